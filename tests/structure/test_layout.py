@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house, checked on the tree itself."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "nemo_gym_video"
+
+# From the ground up; a floor imports only from below or from itself.
+FLOORS = (
+    "errors",
+    "root",
+    "messages",
+    "media",
+    "tokens",
+    "contract",
+    "capture",
+    "turns",
+    "refs",
+    "evidence",
+    "answers",
+    "tracking",
+    "prepare",
+    "report",
+    "baseline",
+    "trainers",
+    "gym",
+    "commands",
+    "cli",
+)
+SERVER_PACKAGES = {"fastapi", "nemo_gym"}
+
+
+def _floor(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            if node.module == "nemo_gym_video":
+                found.update(f"nemo_gym_video.{alias.name}" for alias in node.names)
+            else:
+                found.add(node.module)
+    return found
+
+
+def _modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def upward_imports(floor: str, imports: set[str]) -> list[str]:
+    """Those of ``imports`` that stand above ``floor``."""
+    names = {name.split(".")[1] for name in imports if name.startswith("nemo_gym_video.")}
+    return sorted(name for name in names if FLOORS.index(name) > FLOORS.index(floor))
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    assert _floor(path) in FLOORS
+    assert upward_imports(_floor(path), _imports(path)) == []
+
+
+def test_an_upward_import_is_seen() -> None:
+    assert upward_imports("media", {"nemo_gym_video.tokens.runs", "numpy"}) == ["tokens"]
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_top_floors_know_the_servers(path: Path) -> None:
+    if _floor(path) in ("gym", "commands", "cli"):
+        return
+    assert {name.split(".")[0] for name in _imports(path)} & SERVER_PACKAGES == set()
+
+
+def _tracked(pattern: str) -> list[Path]:
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def test_every_source_file_names_its_licence() -> None:
+    files = [*_tracked("*.py"), *_tracked("scripts/*"), *_tracked("Makefile"), *_tracked(".ci/*")]
+    assert len(files) > 10
+    lacking = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if "SPDX-License-Identifier: Apache-2.0" not in "".join(path.open(encoding="utf-8").readlines()[:2])
+    ]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("tree", ["environments", "agents", "verifiers", "datasets"])
+def test_the_trees_are_no_packages(tree: str) -> None:
+    assert (ROOT / tree).is_dir()
+    assert not (ROOT / tree / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("link", [("responses_api_agents", "agents"), ("resources_servers", "verifiers")])
+def test_gym_finds_the_trees_by_its_own_names(link: tuple[str, str]) -> None:
+    name, target = link
+    assert (ROOT / name).is_symlink()
+    assert (ROOT / name).resolve() == ROOT / target
+
+
+def test_hugging_face_datasets_is_not_shadowed() -> None:
+    first = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+    code = f"{first}; import datasets; print(datasets.__file__, datasets.Dataset)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert str(ROOT / "datasets") not in done.stdout
+
+
+def test_a_package_named_datasets_at_the_root_would_shadow(tmp_path: Path) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "__init__.py").touch()
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import datasets; print(datasets.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert str(tmp_path) in done.stdout
+
+
+def test_gym_lists_our_environments() -> None:
+    gym = Path(sys.executable).parent / "gym"
+    command = [str(gym), "list", "environments", "--search-dir", "."]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in sorted(path.parent.name for path in (ROOT / "environments").glob("*/config.yaml")):
+        assert name in done.stdout
