@@ -44,8 +44,8 @@ def _rows(results: list[Comparison]) -> list[tuple[str, ...]]:
 def _write_page(results: list[Comparison]) -> None:
     head = (
         "# Benchmarks\n\n"
-        "Made by `make bench ARGS=--write`. Each line compares two things timed in turn in one run (medians); only\n"
-        "the ratio travels between machines.\n\n"
+        "Made by `make bench ARGS=--write`. Each line compares two things timed in turn in one run (medians);\n"
+        "only the ratio travels between machines.\n\n"
         f"This run: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}.\n\n"
         "| comparison | ours | reference | times faster | claimed |\n| --- | --- | --- | ---: | ---: |\n"
     )
