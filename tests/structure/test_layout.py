@@ -27,6 +27,7 @@ FLOORS = (
     "evidence",
     "answers",
     "tracking",
+    "episodes",
     "prepare",
     "report",
     "baseline",

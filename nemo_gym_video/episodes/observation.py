@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an environment says between two model turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One environment answer.
+
+    ``parts`` are the typed content parts of the user message that carries it (empty when the episode is done);
+    ``tool_outputs`` are (call id, text) pairs, one for every function call of the turn, in call order. ``done``
+    ends the episode and ``reason`` says why in one word. ``info`` holds numbers for the rollout's record.
+    """
+
+    parts: tuple[dict[str, Any], ...] = ()
+    tool_outputs: tuple[tuple[str, str], ...] = ()
+    done: bool = False
+    reason: str | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of a ``/step`` answer."""
+        return {
+            "observation": list(self.parts),
+            "tool_outputs": [{"call_id": call, "output": text} for call, text in self.tool_outputs],
+            "done": self.done,
+            "reason": self.reason,
+            "info": self.info,
+        }
+
+
+def text_part(text: str) -> dict[str, Any]:
+    """An ``input_text`` part."""
+    return {"type": "input_text", "text": text}
+
+
+def image_part(url: str) -> dict[str, Any]:
+    """An ``input_image`` part for one still."""
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
+
+
+def video_part(url: str) -> dict[str, Any]:
+    """An ``input_video`` part for a clip or a cached-frame manifest."""
+    return {"type": "input_video", "video_url": url}
