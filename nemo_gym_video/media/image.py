@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Still images by Pillow: header first, displayed orientation, alpha on white, 8-bit RGB.
+
+The colour rule: sample values are taken as they are (no ICC profile is applied); grey is repeated to three
+channels; alpha and transparent colours are composited on white; CMYK and YCbCr go through Pillow's formulas;
+16-bit samples keep their high byte. Animations, several pages, 32-bit samples and Lab are refused by name.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from nemo_gym_video.errors import MediaDecodeError, Where
+from nemo_gym_video.media.formats import IMAGE_FORMATS
+from nemo_gym_video.media.policy import MediaLimits, check_pixels
+from nemo_gym_video.media.sources import MediaBlob
+
+_ORIENTATION = 0x0112
+_TRANSPOSE = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = frozenset({5, 6, 7, 8})
+_PNG_CHUNK_LIMIT = 10_000
+# Everything Pillow's plugins are known to raise on broken content.
+_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError,
+                  RuntimeError, EOFError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError,
+                  Image.DecompressionBombWarning)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInfo:
+    """An image's header. ``size`` is (width, height) as displayed; ``mode`` is Pillow's name of the samples."""
+
+    size: tuple[int, int]
+    format: str
+    mode: str
+    orientation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedImage:
+    """An image as displayed. ``pixels`` is uint8 [height, width, 3] RGB; ``size`` is (width, height)."""
+
+    pixels: npt.NDArray[np.uint8]
+    size: tuple[int, int]
+
+
+def probe_image(blob: MediaBlob, *, limits: MediaLimits | None = None, where: Where | None = None) -> ImageInfo:
+    """Read an image's header and check it against ``limits``; decodes no pixels.
+
+    Raises:
+        MediaDecodeError: broken, of an unlisted kind, or over a limit.
+    """
+    with _opened(blob, limits or MediaLimits(), where) as (_, info):
+        return info
+
+
+def read_image(blob: MediaBlob, *, limits: MediaLimits | None = None, where: Where | None = None) -> DecodedImage:
+    """Decode an image to displayed RGB. Raises ``MediaDecodeError`` as ``probe_image`` does."""
+    with _opened(blob, limits or MediaLimits(), where) as (image, info):
+        image.load()
+        shown = _to_rgb(image, where)
+        if info.orientation in _TRANSPOSE:
+            shown = shown.transpose(_TRANSPOSE[info.orientation])
+        pixels = np.asarray(shown)
+    return DecodedImage(pixels=pixels, size=info.size)
+
+
+def encode_png(pixels: npt.NDArray[np.uint8], *, compress_level: int = 1) -> bytes:
+    """Lossless PNG bytes of ``pixels``, uint8 [height, width, 3] RGB."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG", compress_level=compress_level)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _opened(blob: MediaBlob, limits: MediaLimits, where: Where | None) -> Iterator[tuple[Image.Image, ImageInfo]]:
+    name = IMAGE_FORMATS.get(blob.media_type)
+    if name is None:
+        raise MediaDecodeError("content is no image format that is opened", got=blob.media_type, where=where)
+    if blob.size_bytes > limits.max_image_bytes:
+        raise MediaDecodeError("image is too large", got=f"{blob.size_bytes} bytes",
+                               allowed=f"{limits.max_image_bytes} bytes", where=where)  # fmt: skip
+    with blob.open_file() as file:
+        try:
+            late_exif = _png_exif(file) if name == "PNG" else b""
+            with Image.open(file, formats=[name]) as image:
+                check_pixels(image.size, limits, where)
+                _check_still(image, where)
+                yield image, _info(image, late_exif)
+        except _PILLOW_ERRORS as error:
+            reason = str(error) or type(error).__name__
+            raise MediaDecodeError(f"image cannot be decoded ({reason})", where=where) from error
+
+
+def _info(image: Image.Image, late_exif: bytes) -> ImageInfo:
+    orientation = _orientation(image, late_exif)
+    width, height = image.size
+    size = (height, width) if orientation in _SIDEWAYS else (width, height)
+    return ImageInfo(size=size, format=image.format or "", mode=image.mode, orientation=orientation)
+
+
+def _orientation(image: Image.Image, late_exif: bytes) -> int:
+    """The EXIF (else XMP) orientation 1..8; 1 when there is none or it is out of range."""
+    if image.format == "PNG" and not {"exif", "Raw profile type exif", "XML:com.adobe.xmp"} & image.info.keys():
+        # Pillow would decode the whole picture here to look behind its pixels.
+        if not late_exif:
+            return 1
+        exif = Image.Exif()
+        exif.load(late_exif)
+    else:
+        exif = image.getexif()
+    value: Any = exif.get(_ORIENTATION, 1)
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _png_exif(file: BinaryIO) -> bytes:
+    """The PNG's eXIf chunk wherever it stands, by walking chunk headers; rewinds ``file``."""
+    found = b""
+    file.seek(8)
+    for _ in range(_PNG_CHUNK_LIMIT):
+        header = file.read(8)
+        if len(header) < 8 or header[4:] == b"IEND":
+            break
+        length = int.from_bytes(header[:4])
+        if header[4:] == b"eXIf" and length < 1 << 20:
+            found = file.read(length)
+            break
+        file.seek(length + 4, io.SEEK_CUR)
+    file.seek(0)
+    return found
+
+
+def _check_still(image: Image.Image, where: Where | None) -> None:
+    # A phone's MPO is a JPEG with extra pictures behind the main one, not an animation.
+    if image.format != "MPO" and getattr(image, "is_animated", False):
+        if image.format == "TIFF":
+            raise MediaDecodeError("image holds several pages", where=where)
+        raise MediaDecodeError("image is an animation; send it as a video (GIF) or send one frame", where=where)
+
+
+def _to_rgb(image: Image.Image, where: Where | None) -> Image.Image:
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        high = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        return Image.fromarray(high).convert("RGB")
+    if image.mode in ("I", "F", "LAB", "HSV"):
+        raise MediaDecodeError("image samples cannot be shown without a guess", got=image.mode,
+                               allowed="8 or 16 bits a sample, grey, palette, RGB, YCbCr or CMYK",
+                               where=where)  # fmt: skip
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
+        layered = image.convert("RGBA")
+        ground = Image.new("RGB", layered.size, (255, 255, 255))
+        ground.paste(layered, mask=layered.getchannel("A"))
+        return ground
+    return image.convert("RGB")

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a container safely and decodes chosen frames of it, from key frames when that saves work.
+
+A sparse pass seeks to the key frame of every wanted frame and, where the codec allows it, leaves out frames that
+no other frame refers to. Anything unexpected (a decoder error, a damaged or missing frame) ends it, and the frames
+still wanted come from a careful pass: a full sequential decode in one thread, which is the definition of right.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nemo_gym_video.errors import MediaDecodeError, Where
+from nemo_gym_video.media.formats import CODECS, CONTAINERS
+from nemo_gym_video.media.policy import MediaLimits, check_pixels
+from nemo_gym_video.media.sources import MediaBlob
+from nemo_gym_video.media.video_index import ClipIndex, frames_index
+
+# Codecs whose decoders drop exactly the frames that nothing refers to when asked to.
+_CAN_SKIP = frozenset({"h264", "mpeg4", "mpeg2video", "mpeg1video"})
+# Containers in which a cut-off last frame looks like any other packet.
+_UNFRAMED = frozenset({"mpegts", "mpeg", "flv"})
+_NEAR_PACKETS = 24
+_THREADS = max(1, min(4, os.process_cpu_count() or 1))
+_READ_SIZE = 1 << 18
+
+
+@contextmanager
+def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None) -> Iterator[tuple[Any, Any]]:
+    """A PyAV container and its video stream, opened by the demuxer that the content calls for and by no other.
+
+    Raises:
+        MediaDecodeError: unlisted container or codec, no video stream, too many streams or pixels, broken.
+    """
+    import av
+
+    demuxer = CONTAINERS.get(blob.media_type)
+    if demuxer is None:
+        raise MediaDecodeError("content is no video container that is opened", got=blob.media_type,
+                               allowed=", ".join(CONTAINERS), where=where)  # fmt: skip
+    # No protocol, no nested file: a container can only be read from the file it stands in.
+    options = {"protocol_whitelist": "none", "max_pixels": str(limits.max_pixels)}
+    with blob.open_file() as file:
+        try:
+            with av.open(file, "r", format=demuxer, options=options, buffer_size=_READ_SIZE,
+                         io_open=_refuse_nested) as container:  # fmt: skip
+                stream = _video_stream(container, limits, where)
+                yield container, stream
+        except (av.error.FFmpegError, ValueError, OSError, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise MediaDecodeError(f"video cannot be decoded ({reason})", where=where) from error
+
+
+class Decoder:
+    """Decodes frames of one open clip; ``reopen`` gives the same clip afresh for a careful pass."""
+
+    def __init__(
+        self,
+        container: Any,
+        stream: Any,
+        *,
+        reopen: Callable[[], AbstractContextManager[tuple[Any, Any]]],
+        where: Where | None,
+        tolerant: bool = False,
+    ) -> None:
+        """Take over an open container; ``tolerant`` passes over damage where otherwise decoding ends at it."""
+        self._container = container
+        self._stream = stream
+        self._reopen = reopen
+        self.where = where
+        self._tolerant = tolerant
+        # Frame threads lose track of which frames were damaged, so there every error has to end the decoding.
+        stream.thread_type = "NONE" if tolerant else "AUTO"
+        if not tolerant:
+            stream.codec_context.thread_count = _THREADS
+            stream.codec_context.options |= {"err_detect": "explode"}
+        self._can_skip = stream.codec_context.codec.canonical_name in _CAN_SKIP
+
+    def frames(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Yield (frame number, PyAV frame) for ``wanted``, which is sorted and without repeats.
+
+        Raises:
+            MediaDecodeError: a wanted frame cannot be decoded.
+        """
+        done = 0
+        if index.countable:
+            for number, frame in self._sparse(index, wanted):
+                yield number, frame
+                done += 1
+        if done < len(wanted):
+            yield from self._careful(index, wanted[done:])
+
+    def settle(self, index: ClipIndex) -> ClipIndex:
+        """The index less what does not decode: counted if packets cannot tell, its tail tried if it may be cut."""
+        if not index.countable:
+            rate = self._stream.guessed_rate or self._stream.average_rate
+            tick = 1 / float((rate or 25) * self._stream.time_base)
+            times = [frame.pts for frame in self._decode_all()]
+            return frames_index(times, damaged=index.damaged, hidden=index.hidden, tick=tick)
+        if not index.damaged and self._container.format.name not in _UNFRAMED:
+            return index
+        with self._reopen() as (container, stream):
+            decoder = Decoder(container, stream, reopen=self._reopen, where=self.where, tolerant=True)
+            return decoder._without_lost_tail(index)
+
+    def _without_lost_tail(self, index: ClipIndex) -> ClipIndex:
+        """Decode from the last key frame (and the ones before, while nothing comes) and drop what is lost."""
+        end = index.total
+        while end > 0:
+            key = index.key_for(end - 1)
+            first = min(int(np.searchsorted(index.pts, index.key_pts[key])), end - 1)
+            found = {int(frame.pts) for frame in self._segment(index, key, range(first, end))}
+            if found or key == 0:
+                return index.without([n for n in range(first, index.total) if int(index.pts[n]) not in found])
+            end = first
+        return index
+
+    def _sparse(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Decode from key frames; stops early, without an error, at the first sign of damage."""
+        import av
+
+        for key, numbers in _segments(index, wanted):
+            expected = iter(numbers)
+            try:
+                for frame in self._segment(index, key, numbers):
+                    number = next(expected)
+                    if frame.pts != index.pts[number]:
+                        return
+                    yield number, frame
+            except av.error.FFmpegError:
+                return
+            if next(expected, None) is not None:
+                return
+
+    def _segment(self, index: ClipIndex, key: int, numbers: Sequence[int]) -> Iterator[Any]:
+        """Yield the frames of ``numbers`` that come out whole when decoding from ``key``, in order."""
+        import av
+
+        need = {int(index.pts[number]) for number in numbers}
+        last = max(int(index.position[number]) for number in numbers) - int(index.key_position[key])
+        context = self._stream.codec_context
+        for packet in itertools.islice(self._packets_from(index, key), last + 1):
+            if self._can_skip:
+                context.skip_frame = "DEFAULT" if packet.pts in need else "NONREF"
+            try:
+                shown = context.decode(packet)
+            except av.error.FFmpegError:
+                if not self._tolerant:
+                    raise
+                continue
+            for frame in shown:
+                if frame.is_corrupt and not self._tolerant:
+                    return
+                if frame.pts in need and not frame.is_corrupt:
+                    yield frame
+        for frame in context.decode(None):
+            if frame.pts in need and not frame.is_corrupt:
+                yield frame
+
+    def _packets_from(self, index: ClipIndex, key: int) -> Iterator[Any]:
+        """The stream's packets from key frame ``key`` on; none if seeking cannot reach it."""
+        target = int(index.key_pts[key])
+        for attempt in sorted({key, max(key - 1, 0), max(key - 8, 0), 0}, reverse=True):
+            self._container.seek(int(index.key_time[attempt]), stream=self._stream, backward=True)
+            packets = self._container.demux(self._stream)
+            for packet in packets:
+                if packet.pts == target and packet.is_keyframe:
+                    yield packet
+                    yield from packets
+                    return
+                if packet.size == 0 or index.is_past(packet.pts, key):
+                    break
+
+    def _careful(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        expected = list(wanted)
+        for place, frame in enumerate(self._decode_all()):
+            number = place if not index.countable else index.number_of(frame.pts)
+            if expected and number == expected[0]:
+                if frame.is_corrupt:
+                    raise MediaDecodeError(f"frame {number} is damaged", where=self.where)
+                yield expected.pop(0), frame
+            if not expected:
+                return
+        raise MediaDecodeError(f"frame {expected[0]} cannot be decoded", where=self.where)
+
+    def _decode_all(self) -> Iterator[Any]:
+        """Every frame of the clip in order, one thread, passing over packets that cannot be decoded."""
+        import av
+
+        with self._reopen() as (container, stream):
+            stream.thread_type = "NONE"
+            packets = container.demux(stream)
+            while True:
+                try:
+                    packet = next(packets, None)
+                    if packet is None:
+                        return
+                    shown = stream.codec_context.decode(packet if packet.size else None)
+                except av.error.EOFError:
+                    return
+                except av.error.FFmpegError:
+                    continue
+                yield from shown
+
+
+def displayed(frame: Any, *, expected: tuple[int, int], where: Where | None) -> npt.NDArray[np.uint8]:
+    """A frame's pixels as displayed, uint8 [height, width, 3] RGB; its size must be ``expected``."""
+    pixels: npt.NDArray[np.uint8] = frame.to_ndarray(format="rgb24", interpolation="BICUBIC")
+    swap, flip_x, flip_y = _orientation(frame)
+    if swap:
+        pixels = pixels.transpose(1, 0, 2)
+    pixels = pixels[:: -1 if flip_y else 1, :: -1 if flip_x else 1]
+    if (pixels.shape[1], pixels.shape[0]) != expected:
+        raise MediaDecodeError("frame size changes within the clip", got=f"{pixels.shape[1]}x{pixels.shape[0]}",
+                               allowed=f"{expected[0]}x{expected[1]}", where=where)  # fmt: skip
+    return np.ascontiguousarray(pixels)
+
+
+def rotation(frame: Any) -> tuple[int, bool]:
+    """Degrees clockwise by which a frame is turned for display, and whether it is mirrored before that."""
+    swap, flip_x, flip_y = _orientation(frame)
+    if swap:
+        return (90 if flip_x else 270), flip_x == flip_y
+    return (180 if flip_y else 0), flip_x != flip_y
+
+
+def _orientation(frame: Any) -> tuple[bool, bool, bool]:
+    """(swap axes, then flip x, flip y) of the frame's display matrix; no matrix is no change.
+
+    The matrix maps (x, y) to (a x + c y, b x + d y), 16.16 fixed point, stored as a b u, c d v, x y w.
+    """
+    data = next((item for item in frame.side_data.values() if item.type.name == "DISPLAYMATRIX"), None)
+    if data is None:
+        return False, False, False
+    a, b, _, c, d = (int(value) for value in np.frombuffer(bytes(data), np.int32)[:5])
+    if a and d and not b and not c:
+        return False, a < 0, d < 0
+    if b and c and not a and not d:
+        return True, c < 0, b < 0
+    raise MediaDecodeError("video is turned by no multiple of 90 degrees", got=(a, b, c, d))
+
+
+def _segments(index: ClipIndex, wanted: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Group frames that one stretch of decoding serves: one key frame, or key frames too near to seek for."""
+    segments: list[tuple[int, list[int]]] = []
+    reached = 0
+    for number in wanted:
+        key = index.key_for(number)
+        if segments and index.key_position[key] <= reached + _NEAR_PACKETS:
+            segments[-1][1].append(number)
+        else:
+            segments.append((key, [number]))
+        reached = max(reached, int(index.position[number]))
+    return segments
+
+
+def _video_stream(container: Any, limits: MediaLimits, where: Where | None) -> Any:
+    if len(container.streams) > limits.max_streams:
+        raise MediaDecodeError("file has too many streams", got=len(container.streams),
+                               allowed=str(limits.max_streams), where=where)  # fmt: skip
+    stream = next((stream for stream in container.streams.video if not _is_cover(stream)), None)
+    if stream is None:
+        raise MediaDecodeError("file has no video stream", where=where)
+    context = stream.codec_context
+    if context is None or context.codec.canonical_name not in CODECS:
+        name = "unknown" if context is None else context.codec.canonical_name
+        raise MediaDecodeError("video codec is not one that is decoded", got=name, where=where)
+    check_pixels((context.width, context.height), limits, where)
+    context.options = {"max_pixels": str(limits.max_pixels)}
+    return stream
+
+
+def _is_cover(stream: Any) -> bool:
+    return bool(stream.disposition & type(stream.disposition).attached_pic)
+
+
+def _refuse_nested(url: str, flags: int, options: object) -> object:
+    raise PermissionError(f"container refers to another file: {url[:80]}")
