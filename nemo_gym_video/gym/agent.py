@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the video agent does with one row: read, emit, roll out, check the tokens, verify, report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fastapi import HTTPException, Request
+from nemo_gym.server_utils import ServerClient
+
+from nemo_gym_video.episodes.observation import Observation
+from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
+from nemo_gym_video.gym.clients import ModelServer, VerifierServer
+from nemo_gym_video.gym.emit import Emission, Emitter
+from nemo_gym_video.gym.episode import Environment, Episode, SingleTurn, run_episode
+from nemo_gym_video.gym.evidence import MediaRecord
+from nemo_gym_video.gym.failure import MEDIA_ALIGNMENT, failed_row, masked
+from nemo_gym_video.gym.settings import VideoAgentConfig
+from nemo_gym_video.media.sources import MediaSources
+from nemo_gym_video.media.store import ContentStore
+from nemo_gym_video.root import search_root
+
+_PARSE_INLINE_BYTES = 1 << 20
+
+
+async def read_json_body(request: Request) -> dict[str, Any]:
+    """The request's body as it came: Gym's typed request models would drop the keys that tag a frame."""
+    raw = await request.body()
+    try:
+        parse = orjson.loads
+        body = parse(raw) if len(raw) < _PARSE_INLINE_BYTES else await asyncio.to_thread(parse, raw)
+    except orjson.JSONDecodeError as error:
+        raise HTTPException(400, f"body is no JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise HTTPException(400, "body is no JSON object")
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class RowRequest:
+    """The part of a row that goes to the model: its messages and the request's other parameters."""
+
+    conversation: Any
+    params: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], where: Where) -> RowRequest:
+        """Read ``responses_create_params``; a ``RowError`` says what is wrong with it."""
+        params = row.get("responses_create_params")
+        if not isinstance(params, Mapping):
+            raise RowError("row has no responses_create_params", got=params, allowed="an object", where=where)
+        conversation = params.get("input")
+        if not isinstance(conversation, str | list) or not conversation:
+            raise RowError("responses_create_params has no input", got=conversation,
+                           allowed="a string or a list of messages", where=where)  # fmt: skip
+        return cls(conversation, {key: value for key, value in params.items() if key != "input"})
+
+
+def row_place(row: Mapping[str, Any]) -> Where:
+    """What to call a row in an error: the index that Gym's collection gave it."""
+    index = row.get("_ng_task_index")
+    return Where(row=index if isinstance(index, int) else None)
+
+
+class Rollouts:
+    """Runs rows for one agent server. All media work happens on a bounded pool of threads."""
+
+    def __init__(self, config: VideoAgentConfig, client: ServerClient) -> None:
+        """Resolve media roots and processor settings once; what is wrong with them is said here, at the start."""
+        self._config = config
+        self._client = client
+        self._pool = ThreadPoolExecutor(config.media_threads, thread_name_prefix="media")
+        store = ContentStore(search_root() / config.media_store) if config.media_store else None
+        self._emitter = Emitter(
+            MediaSources(config.source_policy()),
+            tagged_frames=config.tagged_frames,
+            media_urls=config.media_urls,
+            store=store,
+        )
+
+    async def run(self, row: dict[str, Any], *, cookies: Mapping[str, str], model_path: str) -> dict[str, Any]:
+        """Answer ``/run``: the verified result, or the row with the reason why there is none."""
+        where = row_place(row)
+        try:
+            request = RowRequest.of(row, where)
+            emission = await self._in_pool(self._emitter.emit, request.conversation, where=where)
+            verifier = VerifierServer(self._client, self._config.resources_server.name, cookies,
+                                      timeout_s=self._config.verifier_timeout_s)  # fmt: skip
+            episode, media = await self._play(row, request, emission, verifier, model_path)
+            return await self._finish(row, emission, episode, media, verifier)
+        except NemoGymVideoError as error:
+            return failed_row(row, error)
+
+    async def respond(self, body: dict[str, Any], *, model_path: str) -> dict[str, Any]:
+        """Answer ``/v1/responses``: one model call with media resolved, nothing verified."""
+        request = RowRequest.of({"responses_create_params": body}, Where())
+        emission = await self._in_pool(self._emitter.emit, request.conversation, where=None)
+        episode = await run_episode(emission.messages, model=self._model(request, model_path),
+                                    environment=SingleTurn())  # fmt: skip
+        return episode.response()
+
+    async def _in_pool[Result](self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **named))
+
+    def _model(self, request: RowRequest, path: str) -> ModelServer:
+        return ModelServer(self._client, self._config.model_server.name, path, request.params,
+                           timeout_s=self._config.model_timeout_s)  # fmt: skip
+
+    async def _play(
+        self,
+        row: dict[str, Any],
+        request: RowRequest,
+        emission: Emission,
+        verifier: VerifierServer,
+        model_path: str,
+    ) -> tuple[Episode, MediaRecord]:
+        media = MediaRecord(emission)
+        environment: Environment = SingleTurn()
+        if self._config.multi_turn:
+            await verifier.post("/seed_session", row)
+            environment = SessionEnvironment(verifier, self._emit_observation, media)
+        try:
+            episode = await run_episode(emission.messages, model=self._model(request, model_path),
+                                        environment=environment, max_turns=self._config.max_turns)  # fmt: skip
+        except NemoGymVideoError:
+            await self._close(verifier)
+            raise
+        return episode, media
+
+    async def _close(self, verifier: VerifierServer) -> None:
+        if self._config.multi_turn:
+            await verifier.post("/close_session", {})
+
+    async def _emit_observation(self, parts: Sequence[Any]) -> Emission:
+        message = {"type": "message", "role": "user", "content": list(parts)}
+        return await self._in_pool(self._emitter.emit, [message])
+
+    async def _finish(
+        self,
+        row: dict[str, Any],
+        emission: Emission,
+        episode: Episode,
+        media: MediaRecord,
+        verifier: VerifierServer,
+    ) -> dict[str, Any]:
+        response = episode.response()
+        if self._config.skip_verification:
+            result = {"response": response, "reward": self._config.skip_verification_reward,
+                      "verification_skipped": True}  # fmt: skip
+        else:
+            result = await verifier.post("/verify", {**row, "response": response})
+        await self._close(verifier)
+        result = {**row, **result, "responses_create_params": row["responses_create_params"]}
+        result["response"] = {**response, "agent_input": emission.messages}
+        result["termination_reason"] = episode.reason
+        result.update(await self._in_pool(media.report, episode))
+        if media.untrusted is not None:
+            result.update(masked(MEDIA_ALIGNMENT, media.untrusted))
+        return result
+
+
+class SessionEnvironment:
+    """A multi-turn environment behind its verifier server, with its media resolved before they are sent."""
+
+    def __init__(self, verifier: VerifierServer, emit: Callable[[Sequence[Any]], Any], media: MediaRecord) -> None:
+        """``emit`` resolves an observation's parts; ``media`` learns which items they were."""
+        self._verifier = verifier
+        self._emit = emit
+        self._media = media
+
+    async def step(self, output: Sequence[Mapping[str, Any]]) -> Observation:
+        """Post one turn's output and return what the environment says."""
+        answer = await self._verifier.post("/step", {"output": list(output)})
+        parts: Sequence[Any] = answer.get("observation") or ()
+        if parts and not answer.get("done"):
+            emission = await self._emit(parts)
+            self._media.add_turn(emission)
+            parts = emission.messages[0]["content"]
+        return Observation(
+            parts=tuple(parts),
+            tool_outputs=tuple((one["call_id"], one["output"]) for one in answer.get("tool_outputs") or ()),
+            done=bool(answer.get("done")),
+            reason=answer.get("reason"),
+            info=answer.get("info") or {},
+        )
+
+
+def absolute(path: str) -> Path:
+    """A configured folder, relative ones taken from the search root."""
+    return search_root() / path

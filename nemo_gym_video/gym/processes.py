@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forked child processes with a log each, that end with the process that made them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_STOP_GRACE_S = 5.0
+
+
+@dataclass(slots=True)
+class Child:
+    """One forked process: what it is called, its process id and its log file."""
+
+    name: str
+    pid: int
+    log: Path
+    status: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code once the process has ended (negative: the signal that ended it), else None."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = status if pid else None
+        return None if self.status is None else os.waitstatus_to_exitcode(self.status)
+
+
+def last_lines(log: Path, count: int = 12) -> list[str]:
+    """The last non-empty lines of a log file, for a person; empty when there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - 32768))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+
+
+def redirect_output(log: Path) -> None:
+    """Send this process's standard output and error to ``log``, whoever writes there."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+
+
+def fork(name: str, body: Callable[[], object], log: Path) -> Child:
+    """Run ``body`` in a forked child whose output goes to ``log`` and whose exit code says how it went.
+
+    Call from the main thread only: the kernel ends the child when the thread that forked it is gone.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return Child(name, pid, log)
+    code = 1
+    try:
+        _leave_parent(log)
+        body()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:  # noqa: BLE001 - the outermost frame of a process: say what happened and end
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _leave_parent(log: Path) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    redirect_output(log)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def stop(children: Sequence[Child]) -> None:
+    """End every child: politely first, by force after a few seconds; none is left unreaped."""
+    for child in children:
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_GRACE_S
+    while any(child.poll() is None for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for child in children:
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGKILL)
+            _, child.status = os.waitpid(child.pid, 0)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of the video agent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig
+from nemo_gym.config_types import ModelServerRef, ResourcesServerRef
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
+from nemo_gym_video.root import search_root
+
+MEDIA_ROOTS_VARIABLE = "NEMO_GYM_VIDEO_MEDIA_ROOTS"
+
+
+class MediaLimitSettings(BaseModel):
+    """Upper bounds on what is opened; unset means the package's default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_bytes: int | None = Field(default=None, gt=0)
+    max_image_bytes: int | None = Field(default=None, gt=0)
+    max_data_bytes: int | None = Field(default=None, gt=0)
+    max_pixels: int | None = Field(default=None, gt=0)
+    max_frames: int | None = Field(default=None, gt=0)
+    max_duration_s: float | None = Field(default=None, gt=0)
+
+
+class VideoAgentConfig(BaseResponsesAPIAgentConfig):  # type: ignore[misc]
+    """What an instance of the video agent can be told."""
+
+    resources_server: ResourcesServerRef
+    model_server: ModelServerRef
+    media_roots: list[str] = Field(
+        default_factory=list,
+        description="Folders that media may be read from. A relative one is taken from the search root. "
+        f"The environment variable {MEDIA_ROOTS_VARIABLE} adds more.",
+    )
+    media_limits: MediaLimitSettings = Field(default_factory=MediaLimitSettings)
+    media_store: str | None = Field(
+        default=None,
+        description="Folder for frames that came as data URLs and must be files to be named by a manifest. The "
+        "engine must be allowed to read it.",
+    )
+    tagged_frames: Literal["manifest", "images", "source_video"] = Field(
+        default="manifest",
+        description="How a run of tagged frames is sent: one input_video with a cached-frame manifest, one "
+        "input_image a frame, or the source video itself.",
+    )
+    media_urls: Literal["file", "data"] = Field(
+        default="file", description="Whether local media are sent as file URIs or as data URLs."
+    )
+    processor: str | None = Field(
+        default=None,
+        description="Name or folder of the model's processor. With it every row gets a contract of its media "
+        "regions, and every answer's token ids are checked against it.",
+    )
+    processor_overrides: dict[str, Any] = Field(default_factory=dict)
+    max_model_len: int | None = Field(default=None, gt=0)
+    multi_turn: bool = Field(
+        default=False, description="Whether the verifier server speaks /seed_session, /step and /close_session."
+    )
+    max_turns: int | None = Field(default=None, gt=0)
+    model_timeout_s: float = Field(default=3600, gt=0, description="Longest wait for one model call.")
+    verifier_timeout_s: float = Field(default=600, gt=0, description="Longest wait for one verifier call.")
+    media_threads: int = Field(default=8, gt=0, description="Threads that read and check media.")
+
+    def roots(self) -> tuple[Path, ...]:
+        """The media roots as absolute folders, the media store's included."""
+        named = [*self.media_roots, *os.environ.get(MEDIA_ROOTS_VARIABLE, "").split(os.pathsep)]
+        return tuple(search_root() / name for name in named if name)
+
+    def source_policy(self) -> SourcePolicy:
+        """What the agent's source policy allows."""
+        limits = MediaLimits(**self.media_limits.model_dump(exclude_none=True))
+        return SourcePolicy(roots=self.roots(), limits=limits)
