@@ -9,9 +9,11 @@ still wanted come from a careful pass: a full sequential decode in one thread, w
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,15 @@ from nemo_gym_video.errors import MediaDecodeError, Where
 from nemo_gym_video.media.formats import CODECS, CONTAINERS
 from nemo_gym_video.media.policy import MediaLimits, check_pixels
 from nemo_gym_video.media.sources import MediaBlob
-from nemo_gym_video.media.video_index import ClipIndex, frames_index
+from nemo_gym_video.media.video_index import ClipIndex, Segment, frames_index
+from nemo_gym_video.media.video_reader import THREADS, ClipReader
 
-# Codecs whose decoders drop exactly the frames that nothing refers to when asked to.
-_CAN_SKIP = frozenset({"h264", "mpeg4", "mpeg2video", "mpeg1video"})
+Reopen = Callable[[], AbstractContextManager[tuple[Any, Any]]]
+
 # Containers in which a cut-off last frame looks like any other packet.
 _UNFRAMED = frozenset({"mpegts", "mpeg", "flv"})
-_NEAR_PACKETS = 24
-_THREADS = max(1, min(4, os.process_cpu_count() or 1))
+_LARGE_PICTURE = 640 * 480
+_HELD_FRAMES = 4
 _READ_SIZE = 1 << 18
 
 
@@ -59,29 +62,13 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
 
 
 class Decoder:
-    """Decodes frames of one open clip; ``reopen`` gives the same clip afresh for a careful pass."""
+    """Decodes frames of one open clip. ``reopen`` gives the clip afresh, for other threads and careful passes."""
 
-    def __init__(
-        self,
-        container: Any,
-        stream: Any,
-        *,
-        reopen: Callable[[], AbstractContextManager[tuple[Any, Any]]],
-        where: Where | None,
-        tolerant: bool = False,
-    ) -> None:
-        """Take over an open container; ``tolerant`` passes over damage where otherwise decoding ends at it."""
-        self._container = container
-        self._stream = stream
+    def __init__(self, container: Any, stream: Any, *, reopen: Reopen, where: Where | None) -> None:
+        """Take over an open container at its start."""
+        self._reader = ClipReader(container, stream, frame_threads=stream.width * stream.height > _LARGE_PICTURE)
         self._reopen = reopen
         self.where = where
-        self._tolerant = tolerant
-        # Frame threads lose track of which frames were damaged, so there every error has to end the decoding.
-        stream.thread_type = "NONE" if tolerant else "AUTO"
-        if not tolerant:
-            stream.codec_context.thread_count = _THREADS
-            stream.codec_context.options |= {"err_detect": "explode"}
-        self._can_skip = stream.codec_context.codec.canonical_name in _CAN_SKIP
 
     def frames(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Yield (frame number, PyAV frame) for ``wanted``, which is sorted and without repeats.
@@ -99,115 +86,91 @@ class Decoder:
 
     def settle(self, index: ClipIndex) -> ClipIndex:
         """The index less what does not decode: counted if packets cannot tell, its tail tried if it may be cut."""
+        stream = self._reader.stream
         if not index.countable:
-            rate = self._stream.guessed_rate or self._stream.average_rate
-            tick = 1 / float((rate or 25) * self._stream.time_base)
+            rate = stream.guessed_rate or stream.average_rate
+            tick = 1 / float((rate or 25) * stream.time_base)
             times = [frame.pts for frame in self._decode_all()]
             return frames_index(times, damaged=index.damaged, hidden=index.hidden, tick=tick)
-        if not index.damaged and self._container.format.name not in _UNFRAMED:
+        if not index.damaged and self._reader.container.format.name not in _UNFRAMED:
             return index
         with self._reopen() as (container, stream):
-            decoder = Decoder(container, stream, reopen=self._reopen, where=self.where, tolerant=True)
-            return decoder._without_lost_tail(index)
-
-    def _without_lost_tail(self, index: ClipIndex) -> ClipIndex:
-        """Decode from the last key frame (and the ones before, while nothing comes) and drop what is lost."""
-        end = index.total
-        while end > 0:
-            key = index.key_for(end - 1)
-            first = min(int(np.searchsorted(index.pts, index.key_pts[key])), end - 1)
-            found = {int(frame.pts) for frame in self._segment(index, key, range(first, end))}
-            if found or key == 0:
-                return index.without([n for n in range(first, index.total) if int(index.pts[n]) not in found])
-            end = first
-        return index
+            return _without_lost_tail(ClipReader(container, stream, tolerant=True), index)
 
     def _sparse(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Decode from key frames; stops early, without an error, at the first sign of damage."""
-        import av
-
-        for key, numbers in _segments(index, wanted):
-            expected = iter(numbers)
-            try:
-                for frame in self._segment(index, key, numbers):
-                    number = next(expected)
-                    if frame.pts != index.pts[number]:
-                        return
-                    yield number, frame
-            except av.error.FFmpegError:
-                return
+        segments = index.segments(wanted)
+        # Stretches in parallel hold their frames until their turn comes, so only short ones are done that way.
+        if len(segments) > 2 and max(len(segment.frames) for segment in segments) <= _HELD_FRAMES:
+            stretches: Iterator[Iterable[Any]] = self._parallel(index, segments)
+        else:
+            stretches = (self._reader.decode(index, segment) for segment in segments)
+        for segment, stretch in zip(segments, stretches, strict=True):
+            expected = iter(segment.frames)
+            for frame in stretch:
+                number = next(expected)
+                if frame.pts != index.pts[number]:
+                    return
+                yield number, frame
             if next(expected, None) is not None:
                 return
 
-    def _segment(self, index: ClipIndex, key: int, numbers: Sequence[int]) -> Iterator[Any]:
-        """Yield the frames of ``numbers`` that come out whole when decoding from ``key``, in order."""
-        import av
+    def _parallel(self, index: ClipIndex, segments: Sequence[Segment]) -> Iterator[list[Any]]:
+        """Decode ``segments`` in a few threads, each with its own reader, a few segments ahead of the caller."""
+        with ExitStack() as opened, ThreadPoolExecutor(THREADS) as pool:
+            free: SimpleQueue[ClipReader] = SimpleQueue()
+            for _ in range(THREADS):
+                free.put(ClipReader(*opened.enter_context(self._reopen())))
 
-        need = {int(index.pts[number]) for number in numbers}
-        last = max(int(index.position[number]) for number in numbers) - int(index.key_position[key])
-        context = self._stream.codec_context
-        for packet in itertools.islice(self._packets_from(index, key), last + 1):
-            if self._can_skip:
-                context.skip_frame = "DEFAULT" if packet.pts in need else "NONREF"
+            def work(segment: Segment) -> list[Any]:
+                reader = free.get()
+                try:
+                    return list(reader.decode(index, segment))
+                finally:
+                    free.put(reader)
+
+            ahead: deque[Future[list[Any]]] = deque()
+            coming = iter(segments)
             try:
-                shown = context.decode(packet)
-            except av.error.FFmpegError:
-                if not self._tolerant:
-                    raise
-                continue
-            for frame in shown:
-                if frame.is_corrupt and not self._tolerant:
-                    return
-                if frame.pts in need and not frame.is_corrupt:
-                    yield frame
-        for frame in context.decode(None):
-            if frame.pts in need and not frame.is_corrupt:
-                yield frame
-
-    def _packets_from(self, index: ClipIndex, key: int) -> Iterator[Any]:
-        """The stream's packets from key frame ``key`` on; none if seeking cannot reach it."""
-        target = int(index.key_pts[key])
-        for attempt in sorted({key, max(key - 1, 0), max(key - 8, 0), 0}, reverse=True):
-            self._container.seek(int(index.key_time[attempt]), stream=self._stream, backward=True)
-            packets = self._container.demux(self._stream)
-            for packet in packets:
-                if packet.pts == target and packet.is_keyframe:
-                    yield packet
-                    yield from packets
-                    return
-                if packet.size == 0 or index.is_past(packet.pts, key):
-                    break
+                for segment in itertools.islice(coming, 2 * THREADS):
+                    ahead.append(pool.submit(work, segment))
+                while ahead:
+                    yield ahead.popleft().result()
+                    ahead.extend(pool.submit(work, segment) for segment in itertools.islice(coming, 1))
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
 
     def _careful(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        expected = list(wanted)
+        expected = deque(wanted)
         for place, frame in enumerate(self._decode_all()):
             number = place if not index.countable else index.number_of(frame.pts)
-            if expected and number == expected[0]:
+            if number == expected[0]:
                 if frame.is_corrupt:
                     raise MediaDecodeError(f"frame {number} is damaged", where=self.where)
-                yield expected.pop(0), frame
+                yield expected.popleft(), frame
             if not expected:
                 return
         raise MediaDecodeError(f"frame {expected[0]} cannot be decoded", where=self.where)
 
     def _decode_all(self) -> Iterator[Any]:
         """Every frame of the clip in order, one thread, passing over packets that cannot be decoded."""
-        import av
-
         with self._reopen() as (container, stream):
-            stream.thread_type = "NONE"
-            packets = container.demux(stream)
-            while True:
-                try:
-                    packet = next(packets, None)
-                    if packet is None:
-                        return
-                    shown = stream.codec_context.decode(packet if packet.size else None)
-                except av.error.EOFError:
-                    return
-                except av.error.FFmpegError:
-                    continue
-                yield from shown
+            yield from ClipReader(container, stream, tolerant=True).decode_all()
+
+
+def _without_lost_tail(reader: ClipReader, index: ClipIndex) -> ClipIndex:
+    """Decode from the last key frame (and the ones before, while nothing comes) and drop what is lost."""
+    end = index.total
+    while end > 0:
+        key = index.key_for(end - 1)
+        first = min(int(np.searchsorted(index.pts, index.key_pts[key])), end - 1)
+        found = {int(frame.pts) for frame in reader.decode(index, Segment(key, list(range(first, end))))}
+        if found or key == 0:
+            return index.without(
+                [number for number in range(first, index.total) if int(index.pts[number]) not in found]
+            )
+        end = first
+    return index
 
 
 def displayed(frame: Any, *, expected: tuple[int, int], where: Where | None) -> npt.NDArray[np.uint8]:
@@ -245,20 +208,6 @@ def _orientation(frame: Any) -> tuple[bool, bool, bool]:
     if b and c and not a and not d:
         return True, c < 0, b < 0
     raise MediaDecodeError("video is turned by no multiple of 90 degrees", got=(a, b, c, d))
-
-
-def _segments(index: ClipIndex, wanted: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Group frames that one stretch of decoding serves: one key frame, or key frames too near to seek for."""
-    segments: list[tuple[int, list[int]]] = []
-    reached = 0
-    for number in wanted:
-        key = index.key_for(number)
-        if segments and index.key_position[key] <= reached + _NEAR_PACKETS:
-            segments[-1][1].append(number)
-        else:
-            segments.append((key, [number]))
-        reached = max(reached, int(index.position[number]))
-    return segments
 
 
 def _video_stream(container: Any, limits: MediaLimits, where: Where | None) -> Any:

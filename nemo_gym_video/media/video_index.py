@@ -23,6 +23,17 @@ Ticks = npt.NDArray[np.int64]
 _VP8_SHOW_FRAME = 0x10
 
 
+_NEAR_PACKETS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One stretch of decoding: from key frame ``key`` up to the last of ``frames`` (sorted frame numbers)."""
+
+    key: int
+    frames: list[int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipIndex:
     """Frames in presentation order, times in ticks of the stream's time base.
@@ -57,6 +68,19 @@ class ClipIndex:
         while key > 0 and self.key_pts[key] > self.pts[frame]:
             key -= 1
         return max(key, 0)
+
+    def segments(self, wanted: Sequence[int]) -> list[Segment]:
+        """Group sorted frames by the stretch that serves them: one key frame, or several too near to seek for."""
+        found: list[Segment] = []
+        reached = 0
+        for frame in wanted:
+            key = self.key_for(frame)
+            if found and self.key_position[key] <= reached + _NEAR_PACKETS:
+                found[-1].frames.append(frame)
+            else:
+                found.append(Segment(key, [frame]))
+            reached = max(reached, int(self.position[frame]))
+        return found
 
     def number_of(self, pts: int | None) -> int | None:
         """The frame that is presented at ``pts``."""

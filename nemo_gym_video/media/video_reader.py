@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads packets of one open container and decodes stretches of them, starting at key frames."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from nemo_gym_video.media.video_index import ClipIndex, Segment
+
+# Codecs whose decoders, when asked, drop exactly the frames that nothing refers to.
+_CAN_SKIP = frozenset({"h264", "mpeg4", "mpeg2video", "mpeg1video"})
+THREADS = max(1, min(4, os.process_cpu_count() or 1))
+
+
+class ClipReader:
+    """One decoder over one container. Not for several threads at once.
+
+    ``frame_threads`` decodes with FFmpeg's frame threads. ``tolerant`` passes over packets that cannot be decoded,
+    where otherwise a stretch ends at the first sign of damage.
+    """
+
+    def __init__(
+        self, container: Any, stream: Any, *, frame_threads: bool = False, tolerant: bool = False
+    ) -> None:
+        """Take over an open container whose stream has not been decoded yet."""
+        self.container = container
+        self.stream = stream
+        self._tolerant = tolerant
+        self._can_skip = stream.codec_context.codec.canonical_name in _CAN_SKIP
+        stream.thread_type = "AUTO" if frame_threads else "NONE"
+        if frame_threads:
+            stream.codec_context.thread_count = THREADS
+            # Frame threads lose track of which frames were damaged, so every error has to end the decoding.
+            stream.codec_context.options |= {"err_detect": "explode"}
+
+    def decode(self, index: ClipIndex, segment: Segment) -> Iterator[Any]:
+        """Yield the frames of ``segment`` that come out whole, in presentation order."""
+        import av
+
+        need = {int(index.pts[number]) for number in segment.frames}
+        last = max(int(index.position[number]) for number in segment.frames)
+        count = last - int(index.key_position[segment.key]) + 1
+        context = self.stream.codec_context
+        for packet in itertools.chain(itertools.islice(self._packets_from(index, segment.key), count), [None]):
+            if self._can_skip and packet is not None:
+                context.skip_frame = "DEFAULT" if packet.pts in need else "NONREF"
+            try:
+                shown = context.decode(packet)
+            except av.error.FFmpegError:
+                if self._tolerant:
+                    continue
+                return
+            for frame in shown:
+                if frame.is_corrupt and not self._tolerant:
+                    return
+                if frame.pts in need and not frame.is_corrupt:
+                    yield frame
+
+    def decode_all(self) -> Iterator[Any]:
+        """Every frame from the container's present place on, passing over what cannot be read or decoded."""
+        import av
+
+        packets = self.container.demux(self.stream)
+        while True:
+            try:
+                packet = next(packets, None)
+                if packet is None:
+                    return
+                shown = self.stream.codec_context.decode(packet if packet.size else None)
+            except av.error.EOFError:
+                return
+            except av.error.FFmpegError:
+                continue
+            yield from shown
+
+    def _packets_from(self, index: ClipIndex, key: int) -> Iterator[Any]:
+        """The stream's packets from key frame ``key`` on; none if seeking cannot reach it."""
+        target = int(index.key_pts[key])
+        for attempt in sorted({key, max(key - 1, 0), max(key - 8, 0), 0}, reverse=True):
+            self.container.seek(int(index.key_time[attempt]), stream=self.stream, backward=True)
+            packets = self.container.demux(self.stream)
+            for packet in packets:
+                if packet.pts == target and packet.is_keyframe:
+                    yield packet
+                    yield from packets
+                    return
+                if packet.size == 0 or index.is_past(packet.pts, key):
+                    break
