@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads processor settings from a checkpoint folder's JSON files.
 
-How strict: a checkpoint's files hold much that is none of our business. A key that looks like a mistyped setting is
-an error, an unknown key of a processor file is noted, any other key is ignored. Files that disagree on a setting
-are an error unless an override settles it, because engine and trainer may read different ones.
+How strict: a checkpoint's files hold much that is none of our business. A key that looks like a mistyped setting
+is an error, an unknown key of a processor file is noted, any other key is ignored. Files that disagree on a
+setting are an error unless an override settles it, because engine and trainer may read different ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,14 @@ _FILE_LIMIT = 16 << 20
 
 # Keys of processor files that have no say in token counts.
 _UNRELATED_NAMES = """
-    audio_ms_per_token audio_seq_length auto_map chat_template crop_size data_format default_to_square device
+    audio_ms_per_token audio_seq_length auto_map chat_template crop_size crop_to_patches data_format default_to_square device
     disable_grouping do_center_crop do_convert_rgb do_normalize do_pad do_rescale do_resize do_sample_frames
     feature_extractor feature_extractor_type fps image_mean image_processor_type image_seq_length image_size
-    image_std image_token input_data_format max_frames min_frames model_input_names norm_mean norm_std num_frames pad_size
+    image_std image_token input_data_format max_frames min_frames model_input_names norm_mean norm_std num_frames
+    pad_size
     processor_class resample rescale_factor return_metadata return_tensors size_divisor spatial_patch_size
-    tokenizer tokenizer_class transformers_version use_fast use_token_compression video_metadata video_processor_type
-    video_pruning_rate video_token
+    tokenizer tokenizer_class transformers_version use_fast use_token_compression video_metadata
+    video_processor_type video_pruning_rate video_token
 """
 _UNRELATED = frozenset(_UNRELATED_NAMES.split())
 
@@ -176,9 +178,18 @@ def _read_section(
     return found
 
 
+@cache
+def _every_name() -> frozenset[str]:
+    """The last parts of the names of every family's settings."""
+    return frozenset(path.rpartition(".")[2] for kind in FAMILIES.values() for path in names_of(kind))
+
+
 def _judge_unknown(path: str, known: tuple[str, ...], section: _Section, folder: Path, notes: list[str]) -> None:
     level, _, name = path.rpartition(".")
     if name in _UNRELATED or level.partition(".")[0] in _UNRELATED or name.startswith("_"):
+        return
+    if name in _every_name():
+        # A setting of another family, left over in this one's files.
         return
     siblings = [entry.rpartition(".")[2] for entry in known if entry.rpartition(".")[0] == level]
     near = difflib.get_close_matches(name[:200], siblings, 1, 0.8 if section.strict else 0.88)

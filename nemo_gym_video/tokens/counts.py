@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from nemo_gym_video.errors import RowError
 from nemo_gym_video.tokens.families import FAMILIES
 from nemo_gym_video.tokens.families.base import LARGEST, Grid, ProcessorSettings, check_size
-from nemo_gym_video.tokens.types import CountRequest, MediaSize, RequestCount
+from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, RequestCount
 
 __all__ = ["FAMILIES", "count_request", "grid_for_count"]
 
@@ -18,8 +20,11 @@ def count_request(settings: ProcessorSettings, request: CountRequest) -> Request
         RowError: an item has a size or frame count that the processor refuses, or a request field is out of range.
     """
     _check_request(request)
+    items = settings.count_items(request)
+    if request.pruning_rate > 0:
+        items = tuple(_with_pruning_note(item, request.pruning_rate) for item in items)
     return RequestCount(
-        items=settings.count_items(request),
+        items=items,
         fingerprint=settings.fingerprint,
         adjacent_regions_can_fuse=settings.adjacent_regions_can_fuse,
     )
@@ -40,6 +45,14 @@ def grid_for_count(
         return settings.grid_for_count(size, target_tokens)
     except RowError:
         return None
+
+
+def _with_pruning_note(item: ItemCount, rate: float) -> ItemCount:
+    """A family that knows what pruning leaves has said so itself."""
+    if item.kind != "video" or item.notes:
+        return item
+    note = f"video pruning at rate {rate:g}: the engine drops tokens; these counts are those before pruning"
+    return dataclasses.replace(item, notes=(note,))
 
 
 def _check_request(request: CountRequest) -> None:

@@ -4,8 +4,22 @@
 from __future__ import annotations
 
 from nemo_gym_video.tokens.families.base import ProcessorSettings
+from nemo_gym_video.tokens.families.gemma4 import Gemma4Settings
+from nemo_gym_video.tokens.families.hf import HfSettings
+from nemo_gym_video.tokens.families.internvl import InternVLSettings
+from nemo_gym_video.tokens.families.nemotron_nano_vl import NemotronNanoVLSettings
 from nemo_gym_video.tokens.families.nemotron_omni import NemotronOmniSettings
+from nemo_gym_video.tokens.families.qwen3_vl import Qwen3VLSettings
+from nemo_gym_video.tokens.families.qwen_vl import Qwen2VLSettings, Qwen25VLSettings
 
+# A checkpoint is of the first family here that recognises it.
 FAMILIES: dict[str, type[ProcessorSettings]] = {
     "nemotron_omni": NemotronOmniSettings,
+    "nemotron_nano_vl": NemotronNanoVLSettings,
+    "qwen2_vl": Qwen2VLSettings,
+    "qwen2_5_vl": Qwen25VLSettings,
+    "qwen3_vl": Qwen3VLSettings,
+    "internvl": InternVLSettings,
+    "gemma4": Gemma4Settings,
+    "hf": HfSettings,
 }

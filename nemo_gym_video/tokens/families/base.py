@@ -13,13 +13,13 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from nemo_gym_video.errors import ProcessorSettingsError, RowError, Where
-from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize
+from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
 
 Grid = tuple[int, int]
 Block = Literal["image", "video", "both"]
@@ -101,6 +101,11 @@ def setting(
     """A settings field: its default, and the ``Key`` made of the rest (``inner`` defaults to ``flat``)."""
     key = Key(kind=kind, flat=flat, inner=flat if inner is None else inner, **limits)
     return field(default=default, metadata={"key": key})
+
+
+def redefault(keys: Mapping[str, Key], name: str, default: object) -> Any:
+    """The field ``name`` of a family's base, whose ``keys`` these are, with another default."""
+    return field(default=default, metadata={"key": keys[name]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,13 +218,7 @@ class ProcessorSettings(ABC):
         Tries the family's own rule at every budget the engine could have given; ``None`` unless exactly one grid
         comes out. A family whose count does not depend on engine state has one candidate.
         """
-        item = self.count_items(CountRequest(items=(size,)))[0]
-        region = item.regions[0]
-        if len(item.regions) != 1 or region.total != target_tokens:
-            return None
-        return (
-            None if region.grid is None or region.processed_size is None else (region.grid, region.processed_size)
-        )
+        return only(self.count_items(CountRequest(items=(size,)))[0].regions, target_tokens)
 
 
 @lru_cache(maxsize=256)
@@ -227,6 +226,36 @@ def _fingerprint(settings: ProcessorSettings) -> str:
     body = {"family": settings.family, "rule_version": settings.rule_version, "settings": settings.values()}
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def only(candidates: Iterable[Region], target_tokens: int) -> tuple[Grid, Grid] | None:
+    """Grid and processed size of the candidates with ``target_tokens``, when they all have the same."""
+    found = {(region.grid, region.processed_size) for region in candidates if region.total == target_tokens}
+    if len(found) != 1:
+        return None
+    grid, size = found.pop()
+    return None if grid is None or size is None else (grid, size)
+
+
+def search_budgets(grid_at: Callable[[int], Grid], low: int, high: int, area: int) -> set[Grid]:
+    """Every grid of ``area`` cells that ``grid_at`` gives for a budget from ``low`` to ``high``.
+
+    Neither side of the grid may shrink as the budget grows. Then a stretch of budgets whose ends agree is
+    constant, and one whose ends lie both below or both above ``area`` holds nothing; the rest is halved.
+    """
+    found: set[Grid] = set()
+    pending = [(low, high)]
+    while pending:
+        low, high = pending.pop()
+        small, large = grid_at(low), grid_at(high)
+        if not small[0] * small[1] <= area <= large[0] * large[1]:
+            continue
+        if small == large:
+            found.add(small)
+            continue
+        middle = (low + high) // 2
+        pending += [(low, middle), (middle + 1, high)]
+    return found
 
 
 def check_size(item: MediaSize, index: int | None = None) -> None:

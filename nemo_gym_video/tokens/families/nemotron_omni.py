@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nemo_gym_video.errors import ProcessorSettingsError, RowError
-from nemo_gym_video.tokens.families.base import Grid, MediaTokens, ProcessorSettings, setting
+from nemo_gym_video.tokens.families.base import Grid, setting
+from nemo_gym_video.tokens.families.nemotron import NemotronSettings, has_dynamic_resolution
 from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
 
 # The engine keeps four tokens free for what wraps the images, and gives up balancing them after ten rounds.
@@ -22,10 +23,7 @@ _ROUNDS = 10
 # More patches than any checked size has.
 _BOUNDLESS = 2**62
 
-# Both Nemotron families; which of them a checkpoint is, its vision_config.args decide.
-NEMOTRON_NAMES = ("nemotronhnanoomni", "nemotronhomni", "nemotronhnanovl", "nemotronnanovl", "llamanemotronnanovl")
 _TRANSFORMERS_NAMES = ("nemotronhomni",)
-
 _RELEASED = {
     "min_num_patches": 1024,
     "max_num_patches": 13312,
@@ -35,60 +33,25 @@ _RELEASED = {
 }
 
 
-def has_dynamic_resolution(config: Mapping[str, Any]) -> bool:
-    """Whether vLLM takes the dynamic-resolution path for a checkpoint with this ``config.json``."""
-    vision = config.get("vision_config")
-    arguments = vision.get("args") if isinstance(vision, Mapping) else None
-    return isinstance(arguments, Mapping) and arguments.get("min_num_patches") is not None
-
-
 @dataclass(frozen=True, slots=True)
-class NemotronOmniSettings(ProcessorSettings):
+class NemotronOmniSettings(NemotronSettings):
     """Settings of Nemotron Omni.
 
-    ``min_num_patches`` and ``max_num_patches`` bound one image (0: no upper bound). A video's frame is brought
-    near ``video_target_num_patches`` patches (or to the square of ``video_target_img_size`` pixels a side, or,
-    with neither, to 512 pixels a side); ``video_temporal_patch_size`` frames make a tubelet. ``max_model_len`` is used
-    for a request that names none. ``joint_image_budget``: all images of a call share the context length, as vLLM
-    has it; off, each image gets it all, as transformers has it.
+    ``min_num_patches`` and ``max_num_patches`` bound one image (0: no upper bound). ``max_model_len`` is used for
+    a request that names none. ``joint_image_budget``: all images of a call share the context length, as vLLM has
+    it; off, each image gets it all, as transformers has it.
     """
 
     family: ClassVar[str] = "nemotron_omni"
-    tokens: ClassVar[MediaTokens] = MediaTokens(
-        image="<image>", video="<image>", start="<img>", end="</img>", others=("<video>", "<so_embedding>"),
-        image_id=18, video_id=18, start_id=19, end_id=20,
-    )  # fmt: skip
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "nemotron_omni": _RELEASED,
         "nemotron_omni_transformers": {**_RELEASED, "joint_image_budget": False},
     }
 
-    checkpoint_names: ClassVar[tuple[str, ...]] = NEMOTRON_NAMES
-
-    patch_size: int = setting(16, kind=int, flat=("patch_size",), low=1, high=4096)
-    downsample_ratio: float = setting(0.5, kind=float, flat=("downsample_ratio",), low=0, open_low=True, high=1)
     min_num_patches: int = setting(1024, kind=int, flat=("min_num_patches",), block="image", low=1)
     max_num_patches: int = setting(0, kind=int, flat=("max_num_patches",), block="image", low=0)
     max_model_len: int = setting(16384, kind=int, flat=("max_model_len",), low=1)
-    joint_image_budget: bool = setting(
-        True, kind=bool, flat=("joint_image_budget",), inner=("joint_budget", "joint_image_budget"), block="image"
-    )
-    video_target_num_patches: int | None = setting(
-        None, kind=int, optional=True, flat=("video_target_num_patches",),
-        inner=("video_target_num_patches", "target_num_patches"), block="video", low=1,
-    )  # fmt: skip
-    video_target_img_size: int | None = setting(
-        None, kind=int, optional=True, flat=("video_target_img_size",),
-        inner=("video_target_img_size", "target_img_size"), block="video", low=1,
-    )  # fmt: skip
-    video_maintain_aspect_ratio: bool = setting(
-        False, kind=bool, flat=("video_maintain_aspect_ratio",),
-        inner=("video_maintain_aspect_ratio", "maintain_aspect_ratio"), block="video",
-    )  # fmt: skip
-    video_temporal_patch_size: int = setting(
-        1, kind=int, flat=("video_temporal_patch_size",),
-        inner=("video_temporal_patch_size", "temporal_patch_size"), block="video", low=1, high=1024,
-    )  # fmt: skip
+    joint_image_budget: bool = setting(True, kind=bool, flat=("joint_image_budget",), block="image")
 
     @classmethod
     def recognises(cls, name: str, config: Mapping[str, Any]) -> bool:
@@ -103,32 +66,14 @@ class NemotronOmniSettings(ProcessorSettings):
         return _RELEASED if any(name.startswith(_TRANSFORMERS_NAMES) for name in names) else {}
 
     def check(self) -> None:
-        """The pixel shuffle must be whole, the bounds in order, and at most one video target set."""
-        inverse = 1 / self.downsample_ratio
-        if abs(inverse - round(inverse)) > 1e-9:
-            raise ProcessorSettingsError("setting 'downsample_ratio' must be one over a whole number",
-                                         got=self.downsample_ratio, allowed="1, 0.5, 0.25, …")  # fmt: skip
+        """The bounds of an image must be in order."""
+        super(NemotronOmniSettings, self).check()
         if 0 < self.max_num_patches < self.min_num_patches:
             raise ProcessorSettingsError(
                 "setting 'max_num_patches' is below 'min_num_patches'",
-                got=[self.min_num_patches, self.max_num_patches], allowed="min <= max, or max 0 for no bound",
-            )  # fmt: skip
-        if self.video_target_num_patches is not None and self.video_target_img_size is not None:
-            raise ProcessorSettingsError(
-                "settings 'video_target_num_patches' and 'video_target_img_size' are both set",
-                got=[self.video_target_num_patches, self.video_target_img_size],
-                allowed="one of them, null for the other",
+                got=[self.min_num_patches, self.max_num_patches],
+                allowed="min <= max, or max 0 for no bound",
             )
-
-    @property
-    def merge(self) -> int:
-        """Patches a token takes along each side."""
-        return round(1 / self.downsample_ratio)
-
-    @property
-    def temporal_patch_size(self) -> int:
-        """Frames in a tubelet."""
-        return self.video_temporal_patch_size
 
     def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
         """Images share the budget; a video depends on nothing but itself."""
@@ -136,7 +81,9 @@ class NemotronOmniSettings(ProcessorSettings):
         grids = iter(self._image_grids(images, request))
         notes = self._image_notes(images, request)
         return tuple(
-            self._image(next(grids), notes) if item.kind == "image" else self._video(item, request.pruning_rate)
+            self._image(next(grids), notes)
+            if item.kind == "image"
+            else self.count_video(item, request.pruning_rate)
             for item in request.items
         )
 
@@ -260,61 +207,9 @@ class NemotronOmniSettings(ProcessorSettings):
                 turns.add(tall * wide)
         return {self.image_grid(size, turn) for turn in turns if low <= turn <= high}
 
-    # Videos
-
-    def frame_grid(self, width: int, height: int) -> Grid:
-        """Patch grid (height, width) of every frame of a video of this size."""
-        target = self.video_target_num_patches
-        if target is None:
-            pixels = 512 if self.video_target_img_size is None else self.video_target_img_size
-            target = math.ceil(pixels / self.patch_size) ** 2
-        # A video with no target at all is a square, whatever the aspect setting says.
-        free = self.video_target_num_patches is None and self.video_target_img_size is None
-        if not self.video_maintain_aspect_ratio or free:
-            side = max(self.merge, int(math.sqrt(target)) // self.merge * self.merge)
-            return side, side
-        aspect = width / height
-        tall = max(1, round(math.sqrt(target / aspect)))
-        wide = max(1, round(math.sqrt(target * aspect)))
-        up = (tall + -tall % self.merge, wide + -wide % self.merge)
-        if up[0] * up[1] <= target:
-            return up
-        return max(self.merge, tall - tall % self.merge), max(self.merge, wide - wide % self.merge)
-
-    def _video(self, item: MediaSize, pruning_rate: float) -> ItemCount:
-        height, width = self.frame_grid(item.width, item.height)
-        length = (height // self.merge) * (width // self.merge)
-        size = (width * self.patch_size, height * self.patch_size)
-        step = self.video_temporal_patch_size
-        regions = tuple(
-            Region(
-                run_lengths=(length,),
-                grid=(height, width),
-                processed_size=size,
-                frames=(first, min(first + step, item.frames)),
-            )
-            for first in range(0, item.frames, step)
-        )
-        notes: tuple[str, ...] = ()
-        if pruning_rate > 0:
-            every = length * len(regions)
-            kept = max(length, int(every * (1 - pruning_rate)))
-            notes = (
-                f"video pruning at rate {pruning_rate:g}: the engine keeps {kept} of {every} tokens "
-                "and puts them all in the first run; which tubelet they belong to is not predictable",
-            )
-        return ItemCount(kind="video", regions=regions, notes=notes)
-
     def engine_arguments(self) -> dict[str, object]:
         """vLLM reads the rule from the checkpoint's config; exact counts need the cache and pruning off."""
-        video = {
-            "video_target_num_patches": self.video_target_num_patches,
-            "video_target_img_size": self.video_target_img_size,
-            "video_maintain_aspect_ratio": self.video_maintain_aspect_ratio,
-            "video_temporal_patch_size": self.video_temporal_patch_size,
-        }
-        arguments = {"min_num_patches": self.min_num_patches, "max_num_patches": self.max_num_patches}
-        vision = {"args": arguments} | {name: value for name, value in video.items() if value is not None}
+        bounds = {"min_num_patches": self.min_num_patches, "max_num_patches": self.max_num_patches}
         return {
             "max_model_len": self.max_model_len,
             "mm_processor_cache_gb": 0,
@@ -322,6 +217,6 @@ class NemotronOmniSettings(ProcessorSettings):
             "hf_overrides": {
                 "patch_size": self.patch_size,
                 "downsample_ratio": self.downsample_ratio,
-                "vision_config": vision,
+                "vision_config": {"args": bounds, **self.video_arguments()},
             },
         }
