@@ -7,9 +7,11 @@ printed to a person, written as one JSON value, or grouped in a log by its class
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 
 _GOT_LIMIT = 200
+_SHORT = reprlib.Repr(maxlevel=4, maxdict=8, maxlist=16, maxtuple=16, maxstring=200, maxlong=80, maxother=200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,15 @@ class Where:
         return ", ".join(word for word in words if word)
 
 
+def _shown(got: object) -> str:
+    """``repr`` cut short, for any value: a long one costs no time, one too deep or too big to print is named."""
+    try:
+        shown = _SHORT.repr(got)
+    except (ValueError, RecursionError):
+        shown = f"<{type(got).__name__}>"
+    return shown if len(shown) <= _GOT_LIMIT else shown[:_GOT_LIMIT] + "…"
+
+
 class NemoGymVideoError(Exception):
     """Base of every error this package raises on purpose."""
 
@@ -59,8 +70,7 @@ class NemoGymVideoError(Exception):
         self.where = where
         text = problem
         if got is not None:
-            shown = repr(got)
-            text += f"; got {shown if len(shown) <= _GOT_LIMIT else shown[:_GOT_LIMIT] + '…'}"
+            text += f"; got {_shown(got)}"
         if allowed is not None:
             text += f"; allowed: {allowed}"
         if where is not None and str(where):
