@@ -14,8 +14,13 @@ from nemo_gym_video.errors import NemoGymVideoError
 COMMANDS = {
     "count": "nemo_gym_video.commands.count:count",
     "index": "nemo_gym_video.commands.index:index",
+    "baselines": "nemo_gym_video.commands.baselines:baselines",
     "root": "nemo_gym_video.commands.root:root",
+    "align": "nemo_gym_video.commands.align:align",
+    "settings": "nemo_gym_video.commands.settings:settings",
     "sample": "nemo_gym_video.commands.sample:sample",
+    "validate": "nemo_gym_video.commands.validate:validate",
+    "verify": "nemo_gym_video.commands.verify:verify",
 }
 
 

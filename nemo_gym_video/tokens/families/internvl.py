@@ -41,7 +41,7 @@ class InternVLSettings(ProcessorSettings):
         flat=("tile_width",),
         inner=("size.width", "size"),
         config=("force_image_size",),
-        shared=_SHARED_SIZES + ("size.width",),
+        shared=(*_SHARED_SIZES, "size.width"),
         low=1,
         high=65536,
     )
@@ -51,7 +51,7 @@ class InternVLSettings(ProcessorSettings):
         flat=("tile_height",),
         inner=("size.height", "size"),
         config=("force_image_size",),
-        shared=_SHARED_SIZES + ("size.height",),
+        shared=(*_SHARED_SIZES, "size.height"),
         low=1,
         high=65536,
     )
