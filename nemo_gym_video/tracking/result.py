@@ -125,7 +125,8 @@ class TrackResult:
             "mean_iou": self.mean_iou,
             "visibility_accuracy": self.visibility_accuracy,
             "tap_vid": None if self.tap_vid is None else asdict(self.tap_vid),
-            "objects": [asdict(item) for item in self.objects],
+            # Not "objects": that is the row's own field, which a result must carry unchanged to be scored again.
+            "object_scores": [asdict(item) for item in self.objects],
             "cells": [asdict(cell) for cell in self.cells],
             "explanation": self.explain(),
         }
