@@ -16,6 +16,7 @@ COMMANDS = {
     "index": "nemo_gym_video.commands.index:index",
     "baselines": "nemo_gym_video.commands.baselines:baselines",
     "root": "nemo_gym_video.commands.root:root",
+    "rollout": "nemo_gym_video.commands.rollout:rollout",
     "align": "nemo_gym_video.commands.align:align",
     "settings": "nemo_gym_video.commands.settings:settings",
     "sample": "nemo_gym_video.commands.sample:sample",

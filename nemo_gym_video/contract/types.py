@@ -135,14 +135,20 @@ class RowContract:
             media_token_ids=settings.media_token_ids or self.media_token_ids,
         )
 
+    def completed(self) -> RowContract:
+        """The contract with regions predicted for the items that have none, where settings and sizes are known."""
+        open_items = [item for item in self.items if item.regions is None]
+        if self.processor is None or not open_items or any(item.size is None for item in self.items):
+            return self
+        counted = self.with_counts(self.processor.settings).items
+        items = tuple(
+            old if old.regions is not None else new for old, new in zip(self.items, counted, strict=True)
+        )
+        return dataclasses.replace(self, items=items)
+
     def with_items(self, items: Sequence[ContractItem]) -> RowContract:
-        """The contract with ``items`` after its own (an environment's media); predicts them if it can count."""
-        grown = dataclasses.replace(self, items=(*self.items, *items))
-        if self.processor is None or any(item.size is None for item in grown.items):
-            return grown
-        counted = grown.with_counts(self.processor.settings)
-        # Items of earlier turns keep what was predicted for them.
-        return dataclasses.replace(counted, items=(*self.items, *counted.items[len(self.items) :]))
+        """The contract with ``items`` after its own (an environment's media), predicted if it can count."""
+        return dataclasses.replace(self, items=(*self.items, *items)).completed()
 
     def check_messages(self, conversation: str | Sequence[Any], *, where: Where | None = None) -> None:
         """Raise ``ContractError`` unless the contract was made for exactly these (raw) messages."""

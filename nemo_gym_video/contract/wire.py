@@ -23,6 +23,7 @@ from nemo_gym_video.tokens.types import Region
 _MODES = ("native_video", "tagged_frames", "images", "none")
 _KINDS = ("image", "video")
 _MAX_ITEMS = 10_000
+_MAX_FRAMES_IN_ALL = 1_000_000
 
 Check = Callable[[object], Any]
 
@@ -153,6 +154,8 @@ def contract_from_json(value: object, *, where: Where | None = None) -> RowContr
     fields.take("version", _one_of((CONTRACT_VERSION,)), str(CONTRACT_VERSION), default=CONTRACT_VERSION)
     items_json = fields.take("items", _list_of(dict, _MAX_ITEMS), "a list of objects", required=True)
     items = tuple(_item(item, f"items[{place}]", where) for place, item in enumerate(items_json))
+    if sum(item.frames for item in items) > _MAX_FRAMES_IN_ALL:
+        raise fields.wrong("items", "too many frames", f"{_MAX_FRAMES_IN_ALL} in all")
     mode = fields.take("mode", _one_of(_MODES), ", ".join(_MODES), default=_mode_of(items))
     digest = fields.take("message_digest", _sha256, "sha256:<64 hex digits>")
     processor_json = fields.take("processor", lambda found: found, "an object")
@@ -252,9 +255,9 @@ def _regions(written: list[Any], path: str, frames: int, where: Where | None) ->
         size = fields.take("processed_size", _pair, "[width, height] in pixels")
         # Without a number, one single region covers the item and several cover a frame each.
         alone = len(written) == 1 and repeat == 1
-        covered = fields.take("frames", _int(0, MAX_FRAMES), "frames covered", default=frames if alone else 1)
+        covered = fields.take("frames", _int(1, MAX_FRAMES), "frames covered", default=frames if alone else 1)
         fields.finish()
-        if not lengths or place + covered * repeat > frames or len(regions) + repeat > MAX_FRAMES:
+        if not lengths or place + covered * repeat > frames:
             raise fields.wrong(
                 "", {"frames": covered, "repeat": repeat}, f"regions that cover the item's {frames} frames"
             )
