@@ -13,6 +13,7 @@ from nemo_gym_video.errors import NemoGymVideoError
 # Name, then module and attribute: a function becomes a command, a typer app a group of commands.
 COMMANDS = {
     "count": "nemo_gym_video.commands.count:count",
+    "frames": "nemo_gym_video.commands.frames:frames",
     "index": "nemo_gym_video.commands.index:index",
     "baselines": "nemo_gym_video.commands.baselines:baselines",
     "root": "nemo_gym_video.commands.root:root",
