@@ -2,7 +2,7 @@
 """A question about a clip too long to show: the model asks for parts of it, then answers in a box.
 
 Times are the stream's presentation times in seconds (a clip that starts late begins above zero). A clip for
-[start, end] holds exactly the source frames whose time lies in that closed interval; with ``fps`` it holds of those
+[start, end] holds exactly the source frames whose time lies in that closed interval; with ``fps``, of those
 the first at or after each step.
 """
 
@@ -16,8 +16,10 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from nemo_gym_video.answers.boxed import score_boxed_row
+from nemo_gym_video.answers.options import GradingMode
 from nemo_gym_video.answers.visible import visible_text
-from nemo_gym_video.episodes.observation import Observation, image_part, text_part, video_part
+from nemo_gym_video.episodes.observation import Observation, image_part, text_part, turns_of, video_part
 from nemo_gym_video.episodes.requests import (
     BadRequest,
     ClipRequest,
@@ -258,3 +260,39 @@ def enlarge(frame: Pixels, *, side: int) -> Pixels:
         return frame
     size = (max(1, round(width * factor)), max(1, round(height * factor)))
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BICUBIC))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplorerCosts:
+    """What asking costs: reward taken off a right answer for each request turn and each frame shown."""
+
+    turn: float = 0.0
+    frame: float = 0.0
+
+    def of(self, usage: Mapping[str, Any]) -> float:
+        """The cost of an episode's usage (see ``ExplorerEpisode.usage``), 0 to 1."""
+        turns = max(0, int(usage.get("turns", 1)) - 1)
+        return min(1.0, self.turn * turns + self.frame * int(usage.get("frames_shown", 0)))
+
+
+def score_exploration(
+    output: Sequence[Any],
+    row: Mapping[str, Any],
+    *,
+    usage: Mapping[str, Any],
+    costs: ExplorerCosts | None = None,
+    grading_mode: GradingMode = "strict_single_letter_boxed",
+) -> dict[str, Any]:
+    """The result fields of an episode: its last turn's boxed answer, less what asking cost. Raises for no input.
+
+    ``reward_components`` are ``answer`` and ``cost`` (never positive) and sum to ``reward``, which is not below 0.
+    """
+    last = turns_of(output)[-1]
+    result = score_boxed_row(last, row, grading_mode=grading_mode)
+    cost = min(result.reward, (costs or ExplorerCosts()).of(usage))
+    return {
+        **result.to_json(),
+        "reward": result.reward - cost,
+        "reward_components": {"answer": result.reward, "cost": -cost},
+        "usage": dict(usage),
+    }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,3 +47,14 @@ def image_part(url: str) -> dict[str, Any]:
 def video_part(url: str) -> dict[str, Any]:
     """An ``input_video`` part for a clip or a cached-frame manifest."""
     return {"type": "input_video", "video_url": url}
+
+
+def turns_of(output: Sequence[Any]) -> list[list[Any]]:
+    """Split an episode's output items into model turns: each user message of the environment begins the next."""
+    turns: list[list[Any]] = [[]]
+    for item in output:
+        if isinstance(item, Mapping) and item.get("type") == "message" and item.get("role") != "assistant":
+            turns.append([])
+        elif not (isinstance(item, Mapping) and item.get("type") == "function_call_output"):
+            turns[-1].append(item)
+    return turns

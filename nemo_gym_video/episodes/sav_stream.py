@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym_video.answers.boxed import BAD_ROW
-from nemo_gym_video.episodes.observation import Observation, image_part, text_part
+from nemo_gym_video.episodes.observation import Observation, image_part, text_part, turns_of
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.prepare.prompts import frame_label
 from nemo_gym_video.tracking.answer import AnswerRefused, Entry, Rules, read_tracks
@@ -139,17 +139,6 @@ class StreamResult:
             for chunk in self.chunks
         ]
         return {**self.track.to_json(), "chunks": chunks}
-
-
-def turns_of(output: Sequence[Any]) -> list[list[Any]]:
-    """Split an episode's output items into model turns: each user message of the environment begins the next."""
-    turns: list[list[Any]] = [[]]
-    for item in output:
-        if isinstance(item, Mapping) and item.get("type") == "message" and item.get("role") != "assistant":
-            turns.append([])
-        elif not (isinstance(item, Mapping) and item.get("type") == "function_call_output"):
-            turns[-1].append(item)
-    return turns
 
 
 def score_stream(

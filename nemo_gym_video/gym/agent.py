@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
 from nemo_gym_video.gym.clients import ModelServer, VerifierServer
 from nemo_gym_video.gym.emit import Emission, Emitter
-from nemo_gym_video.gym.episode import Environment, Episode, SingleTurn, run_episode
+from nemo_gym_video.gym.episode import Environment, EnvironmentFailed, Episode, SingleTurn, run_episode
 from nemo_gym_video.gym.evidence import MediaRecord
 from nemo_gym_video.gym.failure import MEDIA_ALIGNMENT, failed_row, masked
 from nemo_gym_video.gym.settings import VideoAgentConfig
@@ -76,12 +77,11 @@ class Rollouts:
         self._config = config
         self._client = client
         self._pool = ThreadPoolExecutor(config.media_threads, thread_name_prefix="media")
-        store = ContentStore(search_root() / config.media_store) if config.media_store else None
         self._emitter = Emitter(
             MediaSources(config.source_policy()),
             tagged_frames=config.tagged_frames,
             media_urls=config.media_urls,
-            store=store,
+            store=ContentStore(config.store()),
         )
 
     async def run(self, row: dict[str, Any], *, cookies: Mapping[str, str], model_path: str) -> dict[str, Any]:
@@ -92,8 +92,10 @@ class Rollouts:
             emission = await self._in_pool(self._emitter.emit, request.conversation, where=where)
             verifier = VerifierServer(self._client, self._config.resources_server.name, cookies,
                                       timeout_s=self._config.verifier_timeout_s)  # fmt: skip
-            episode, media = await self._play(row, request, emission, verifier, model_path)
-            return await self._finish(row, emission, episode, media, verifier)
+            async with self._session(row, verifier) as opening:
+                seed = await self._emit_observation(opening)
+                episode, media = await self._play(request, emission, seed, verifier, model_path)
+                return await self._finish(row, emission, seed, episode, media, verifier)
         except NemoGymVideoError as error:
             return failed_row(row, error)
 
@@ -112,52 +114,59 @@ class Rollouts:
         return ModelServer(self._client, self._config.model_server.name, path, request.params,
                            timeout_s=self._config.model_timeout_s)  # fmt: skip
 
-    async def _play(
-        self,
-        row: dict[str, Any],
-        request: RowRequest,
-        emission: Emission,
-        verifier: VerifierServer,
-        model_path: str,
-    ) -> tuple[Episode, MediaRecord]:
-        media = MediaRecord(emission)
-        environment: Environment = SingleTurn()
-        if self._config.multi_turn:
-            await verifier.post("/seed_session", row)
-            environment = SessionEnvironment(verifier, self._emit_observation, media)
+    @asynccontextmanager
+    async def _session(self, row: dict[str, Any], verifier: VerifierServer) -> AsyncIterator[Sequence[Any]]:
+        """The parts of the environment's first observation, in a session that is closed on every path."""
+        if not self._config.multi_turn:
+            yield ()
+            return
+        opening = await verifier.post("/seed_session", row)
         try:
-            episode = await run_episode(emission.messages, model=self._model(request, model_path),
-                                        environment=environment, max_turns=self._config.max_turns)  # fmt: skip
-        except NemoGymVideoError:
-            await self._close(verifier)
-            raise
-        return episode, media
+            yield opening.get("observation") or ()
+        finally:
+            # Shielded: a rollout that is cancelled still closes what it opened.
+            await asyncio.shield(self._close(verifier))
 
     async def _close(self, verifier: VerifierServer) -> None:
-        if self._config.multi_turn:
+        with suppress(EnvironmentFailed):  # an expired session is closed already; a dead server has none
             await verifier.post("/close_session", {})
 
     async def _emit_observation(self, parts: Sequence[Any]) -> Emission:
         message = {"type": "message", "role": "user", "content": list(parts)}
-        return await self._in_pool(self._emitter.emit, [message])
+        return await self._in_pool(self._emitter.emit, [message] if parts else [])
+
+    async def _play(
+        self, request: RowRequest, emission: Emission, seed: Emission, verifier: VerifierServer, model_path: str
+    ) -> tuple[Episode, MediaRecord]:
+        media = MediaRecord(emission, seed)
+        environment: Environment = SingleTurn()
+        if self._config.multi_turn:
+            environment = SessionEnvironment(verifier, self._emit_observation, media)
+        episode = await run_episode([*emission.messages, *seed.messages], model=self._model(request, model_path),
+                                    environment=environment, max_turns=self._config.max_turns)  # fmt: skip
+        return episode, media
 
     async def _finish(
         self,
         row: dict[str, Any],
         emission: Emission,
+        seed: Emission,
         episode: Episode,
         media: MediaRecord,
         verifier: VerifierServer,
     ) -> dict[str, Any]:
         response = episode.response()
+        usage = {"episode": episode.info[-1]} if episode.info else {}
         if self._config.skip_verification:
             result = {"response": response, "reward": self._config.skip_verification_reward,
                       "verification_skipped": True}  # fmt: skip
         else:
-            result = await verifier.post("/verify", {**row, "response": response})
-        await self._close(verifier)
+            result = await verifier.post("/verify", {**row, **usage, "response": response})
         result = {**row, **result, "responses_create_params": row["responses_create_params"]}
         result["response"] = {**response, "agent_input": emission.messages}
+        if seed.messages:
+            # Where NeMo RL looks for the first turn's media before it looks at the input.
+            result["response"]["seed_obs"] = [*emission.messages, *seed.messages]
         result["termination_reason"] = episode.reason
         result.update(await self._in_pool(media.report, episode))
         if media.untrusted is not None:

@@ -13,10 +13,10 @@ from nemo_gym_video.gym.episode import Episode
 class MediaRecord:
     """The media of one rollout, turn by turn, and what the token ids say about them."""
 
-    def __init__(self, emission: Emission) -> None:
-        """Start with the row's own media, which the first turn introduces."""
-        self.mode = emission.mode
-        self.turns: list[tuple[EmittedItem, ...]] = [emission.items]
+    def __init__(self, emission: Emission, seed: Emission) -> None:
+        """Start with the row's own media and the opening observation's, which the first turn introduces."""
+        self.mode = emission.mode if emission.items else seed.mode
+        self.turns: list[tuple[EmittedItem, ...]] = [(*emission.items, *seed.items)]
         self.untrusted: str | None = None
 
     def add_turn(self, emission: Emission) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.root import search_root
 
 MEDIA_ROOTS_VARIABLE = "NEMO_GYM_VIDEO_MEDIA_ROOTS"
+MEDIA_STORE_VARIABLE = "NEMO_GYM_VIDEO_MEDIA_STORE"
 
 
 class MediaLimitSettings(BaseModel):
@@ -30,11 +32,9 @@ class MediaLimitSettings(BaseModel):
     max_duration_s: float | None = Field(default=None, gt=0)
 
 
-class VideoAgentConfig(BaseResponsesAPIAgentConfig):  # type: ignore[misc]
-    """What an instance of the video agent can be told."""
+class MediaSettings(BaseModel):
+    """Where a server reads media, and where it keeps what it makes."""
 
-    resources_server: ResourcesServerRef
-    model_server: ModelServerRef
     media_roots: list[str] = Field(
         default_factory=list,
         description="Folders that media may be read from. A relative one is taken from the search root. "
@@ -43,9 +43,35 @@ class VideoAgentConfig(BaseResponsesAPIAgentConfig):  # type: ignore[misc]
     media_limits: MediaLimitSettings = Field(default_factory=MediaLimitSettings)
     media_store: str | None = Field(
         default=None,
-        description="Folder for frames that came as data URLs and must be files to be named by a manifest. The "
-        "engine must be allowed to read it.",
+        description="Folder for media that came as data URLs or that an environment makes, each kept once by its "
+        "content. The engine must be allowed to read it. Default: the environment variable "
+        f"{MEDIA_STORE_VARIABLE}, else a folder of this user's among the temporary ones.",
     )
+
+    def store(self) -> Path:
+        """The media store as an absolute folder."""
+        named = self.media_store or os.environ.get(MEDIA_STORE_VARIABLE)
+        user_folder = Path(tempfile.gettempdir()) / f"nemo-gym-video-{os.getuid()}" / "media"
+        return search_root() / named if named else user_folder
+
+    def roots(self) -> tuple[Path, ...]:
+        """The media roots as absolute folders; the last is the store, which is made when it is not there."""
+        named = [*self.media_roots, *os.environ.get(MEDIA_ROOTS_VARIABLE, "").split(os.pathsep)]
+        store = self.store()
+        store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return (*(search_root() / name for name in named if name), store)
+
+    def source_policy(self) -> SourcePolicy:
+        """What the server's source policy allows."""
+        limits = MediaLimits(**self.media_limits.model_dump(exclude_none=True))
+        return SourcePolicy(roots=self.roots(), limits=limits)
+
+
+class VideoAgentConfig(MediaSettings, BaseResponsesAPIAgentConfig):  # type: ignore[misc]
+    """What an instance of the video agent can be told."""
+
+    resources_server: ResourcesServerRef
+    model_server: ModelServerRef
     tagged_frames: Literal["manifest", "images", "source_video"] = Field(
         default="manifest",
         description="How a run of tagged frames is sent: one input_video with a cached-frame manifest, one "
@@ -68,13 +94,3 @@ class VideoAgentConfig(BaseResponsesAPIAgentConfig):  # type: ignore[misc]
     model_timeout_s: float = Field(default=3600, gt=0, description="Longest wait for one model call.")
     verifier_timeout_s: float = Field(default=600, gt=0, description="Longest wait for one verifier call.")
     media_threads: int = Field(default=8, gt=0, description="Threads that read and check media.")
-
-    def roots(self) -> tuple[Path, ...]:
-        """The media roots as absolute folders, the media store's included."""
-        named = [*self.media_roots, *os.environ.get(MEDIA_ROOTS_VARIABLE, "").split(os.pathsep)]
-        return tuple(search_root() / name for name in named if name)
-
-    def source_policy(self) -> SourcePolicy:
-        """What the agent's source policy allows."""
-        limits = MediaLimits(**self.media_limits.model_dump(exclude_none=True))
-        return SourcePolicy(roots=self.roots(), limits=limits)
