@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``gym-video validate``: everything that is wrong with the rows of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from nemo_gym_video.answers.options import check_boxed_row
+from nemo_gym_video.commands.jsonl import open_lines, parse_object
+from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
+from nemo_gym_video.tracking.rows import check_track_row
+
+Problems = list[NemoGymVideoError]
+Check = Callable[[Mapping[str, Any], Where], Problems]
+"""Everything that one check finds wrong with one row; raises nothing."""
+
+
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Rows, one a line; - is stdin.")],
+) -> None:
+    """List every problem of every row, with line numbers; exit code 1 when there is one.
+
+    Rows are checked by the code that scores them: options and answer of a multiple-choice row, objects, targets,
+    masks and frame numbers of a tracking row.
+    """
+    checks: list[Check] = [check_truth]
+    rows: Counter[str] = Counter()
+    bad = 0
+    for file in files:
+        with open_lines(file) as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                where = Where(file="stdin" if file == "-" else file, line=number)
+                kind, problems = check_line(line, where, checks)
+                rows[kind] += 1
+                bad += bool(problems)
+                for problem in problems:
+                    print(str(problem).encode("utf-8", "backslashreplace").decode())
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(rows.items()))
+    print(f"{sum(rows.values())} rows ({kinds or 'none'}), {bad} with problems", file=sys.stderr)
+    if bad or not rows:
+        raise typer.Exit(1)
+
+
+def check_line(line: str, where: Where, checks: list[Check]) -> tuple[str, Problems]:
+    """The kind of the row on one line, and everything that ``checks`` find wrong with it."""
+    try:
+        row = parse_object(line, where)
+    except RowError as error:
+        return "unreadable", [error]
+    return row_kind(row), [problem for check in checks for problem in check(row, where)]
+
+
+def row_kind(row: Mapping[str, Any]) -> str:
+    """``tracking`` (has objects or a task), ``boxed`` (has options or an expected answer), or ``unknown``."""
+    if "objects" in row or "task" in row:
+        return "tracking"
+    return "boxed" if "options" in row or "expected_answer" in row else "unknown"
+
+
+def check_truth(row: Mapping[str, Any], where: Where) -> Problems:
+    """Problems of the fields that a verifier reads."""
+    kind = row_kind(row)
+    if kind == "tracking":
+        return list(check_track_row(row, where)[1])
+    if kind == "boxed":
+        return list(check_boxed_row(row, where=where)[1])
+    return [RowError("row is of no known kind", got=sorted(row)[:10], where=where,
+                     allowed="options and expected_answer, or task and objects")]  # fmt: skip
