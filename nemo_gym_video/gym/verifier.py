@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from nemo_gym.base_resources_server import (
+    BaseMultiRewardVerifyResponse,
     BaseResourcesServerConfig,
     BaseVerifyRequest,
     BaseVerifyResponse,
@@ -40,8 +41,10 @@ class ScoringRequest(BaseVerifyRequest):  # type: ignore[misc]
     model_config = ConfigDict(extra="allow")
 
     def row(self) -> dict[str, Any]:
-        """The row's own fields."""
-        return dict(self.model_extra or {})
+        """The row's own fields, and its messages for checks that need them."""
+        given = self.responses_create_params.input
+        messages = given if isinstance(given, str) else [_message(item) for item in given]
+        return {**(self.model_extra or {}), "responses_create_params": {"input": messages}}
 
     def answer(self) -> list[dict[str, Any]]:
         """The output messages, without token ids."""
@@ -59,6 +62,10 @@ class ScoringResponse(BaseVerifyResponse):  # type: ignore[misc]
 
     reason: str
     explanation: str
+
+
+class ComponentsResponse(BaseMultiRewardVerifyResponse, ScoringResponse):  # type: ignore[misc]
+    """A score that is the sum of named components."""
 
 
 class ScoringServer(SimpleResourcesServer):  # type: ignore[misc]
@@ -114,6 +121,11 @@ def scoring_metrics(
     return metrics
 
 
+def _message(item: Any) -> dict[str, Any]:
+    """A message's role and content, without copying what may be megabytes of media."""
+    return {"role": getattr(item, "role", None), "content": getattr(item, "content", None)}
+
+
 def _score(rollout: Mapping[str, Any]) -> dict[str, float]:
     return {"reward": float(rollout["reward"])}
 
@@ -126,6 +138,10 @@ def _summary(rollouts: Sequence[Mapping[str, Any]], means: Sequence[str]) -> dic
         if values:
             summary[f"measured/{name}"] = fmean(values)
     return summary
+
+
+def nothing_to_seed(server: object, request: object) -> None:
+    """Fixture hook: scoring has no state and no chance in it, so a fresh server needs no seed."""
 
 
 def offline[Server: ScoringServer](server: type[Server], config: type[ScoringConfig], **settings: Any) -> Server:

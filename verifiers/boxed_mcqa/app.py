@@ -8,7 +8,14 @@ from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.verifier_fixture import VerifierFixture
 
 from nemo_gym_video.answers.boxed import score_boxed_row
-from nemo_gym_video.gym.verifier import ScoringConfig, ScoringRequest, ScoringResponse, ScoringServer, offline
+from nemo_gym_video.gym.verifier import (
+    ScoringConfig,
+    ScoringRequest,
+    ScoringResponse,
+    ScoringServer,
+    nothing_to_seed,
+    offline,
+)
 
 
 class BoxedMcqaConfig(ScoringConfig):
@@ -36,6 +43,7 @@ class BoxedMcqaServer(ScoringServer):
 VERIFIER_FIXTURE = VerifierFixture(
     server_factory=lambda: offline(BoxedMcqaServer, BoxedMcqaConfig),
     request_model=ScoringRequest,
+    reseed=nothing_to_seed,
     cases_path=Path(__file__).parent / "tests" / "verifier_cases.jsonl",
 )
 
