@@ -29,7 +29,7 @@ def write_clip(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: int, qp:
         stream.pix_fmt = "yuv420p"
         stream.codec_context.thread_count = 1
         settings = "threads=1:sync-lookahead=0:rc-lookahead=0:mbtree=0"
-        stream.options = {"qp": str(qp), "preset": "medium", "g": str(fps), "x264-params": settings}
+        stream.options = {"qp": str(qp), "preset": "faster", "g": str(fps), "x264-params": settings}
         stream.time_base = Fraction(1, fps)
         for pixels in frames:
             if count == 0:

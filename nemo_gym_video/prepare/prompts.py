@@ -8,18 +8,17 @@ the coordinate grid with both ends named, what to answer where the object cannot
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Task = Literal["pt", "box", "ref"]
+from nemo_gym_video.tracking.schema import Task, answer_schema
 
 PROMPT_VERSION = "tracks-1"
 """Recorded in every row; changes whenever any wording below does."""
 
-ID_KEYS: dict[Task, str] = {"pt": "point", "box": "box", "ref": "id"}
 _FORMS: dict[Task, str] = {
     "pt": '{"point": 1, "frame": 1, "xy": [x, y], "visible": true}',
     "box": '{"box": 1, "frame": 1, "bbox": [x1, y1, x2, y2], "visible": true}',
@@ -50,6 +49,7 @@ _ABSENT = (
 )
 _BOX = "A box is [x1, y1, x2, y2] with x1 < x2 and y1 < y2."
 _REF_IDS = "Number the objects as you like, but keep each number for one object in all frames."
+_SCHEMA = "The JSON follows this schema: "
 _ANSWERS = (
     'Answer with JSON inside answer tags: <answer>{{"tracks": [{form}, …]}}</answer>',
     'Write your final answer as <answer>{{"tracks": [{form}, …]}}</answer> and nothing else inside the tags.',
@@ -89,7 +89,7 @@ def track_prompt(
     """Word a tracking prompt for images labelled ``Frame first`` to ``Frame last``, shown at ``fps``.
 
     ``pt`` and ``box`` ask from the frame after a target's own; ``ref`` asks every frame. ``rng`` picks wording
-    and clause order; the answer's form always comes last.
+    and clause order; the answer's published schema and its form always come last.
     """
     noun, article = _NOUNS[task], "an" if task == "ref" else "a"
     late = any(target.frame > first for target in targets)
@@ -106,9 +106,10 @@ def track_prompt(
     }
     clauses = [rng.choice(_FRAMES), rng.choice(_ASKS), rng.choice(_GRIDS), rng.choice(_ABSENT)]
     clauses += {"pt": [], "box": [_BOX], "ref": [_REF_IDS]}[task]
+    schema = json.dumps(answer_schema(task), separators=(",", ":"))
     texts = [clause.format(**words) for clause in clauses] + [_targets_clause(task, targets, rng)]
     rng.shuffle(texts)
-    return "\n".join([*texts, rng.choice(_ANSWERS).format(**words)])
+    return "\n".join([*texts, f"{_SCHEMA}{schema}", rng.choice(_ANSWERS).format(**words)])
 
 
 def _targets_clause(task: Task, targets: Sequence[Target], rng: random.Random) -> str:

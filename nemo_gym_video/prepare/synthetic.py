@@ -28,6 +28,7 @@ from nemo_gym_video.prepare.encode import write_clip
 from nemo_gym_video.prepare.files import dump_line, write_text
 from nemo_gym_video.prepare.questions import Question, expression, option_lines
 from nemo_gym_video.prepare.scene import FPS, Plan, Scene, design_scene, paint
+from nemo_gym_video.tracking.masks import encode
 
 STRIDE = 4
 """SA-V annotates every 4th video frame: 24 fps video, 6 fps annotation."""
@@ -179,7 +180,7 @@ def manual_annotation(video_id: str, truth: SceneTruth) -> dict[str, Any]:
         "video_resolution": float(height * width),
         "video_environment": "Indoor",
         "video_split": "train",
-        "masklet": [[_rle(masks[i, k]) for k in range(objects)] for i in range(frames)],
+        "masklet": [[encode(masks[i, k]).to_coco() for k in range(objects)] for i in range(frames)],
         "masklet_id": list(range(objects)),
         "masklet_size_rel": share,
         "masklet_size_abs": mean_area,
@@ -193,15 +194,6 @@ def manual_annotation(video_id: str, truth: SceneTruth) -> dict[str, Any]:
         "masklet_type": ["manual"] * objects,
         "masklet_stability_score": [[None] * objects for _ in range(frames)],
         "masklet_num": objects,
-    }
-
-
-def _rle(mask: NDArray[np.bool_]) -> dict[str, Any]:
-    from pycocotools import mask as coco
-
-    return {
-        "size": list(mask.shape),
-        "counts": coco.encode(np.asfortranarray(mask, dtype=np.uint8))["counts"].decode(),
     }
 
 

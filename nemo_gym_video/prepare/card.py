@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data card: what a prepared folder holds, under which licence, how it was made, what blind policies earn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_gym_video.prepare.outcome import REASONS
+
+_TITLES = {
+    "sav": "SA-V tracking rows",
+    "caprl": "CAPRL multiple-choice rows",
+}
+_LICENCES = {
+    "sav": (
+        "SA-V is published by Meta under CC BY 4.0: keep the attribution. Expressions of text-referred sets come "
+        "under their own publishers' terms."
+    ),
+    "caprl": (
+        "The CapRL question sets show no licence of their own. The videos they name come from LLaVA-Video-178K "
+        "(Apache-2.0; its card limits use to academic research and education). Check both before you share rows."
+    ),
+}
+_BOTH_ROOTS = (
+    "Relative media paths resolve against this folder (frames, stills) and against the folder the videos were "
+    "read from (source videos); give both as media roots."
+)
+
+
+def data_card(report: Mapping[str, Any]) -> str:
+    """The text of ``README.md`` from the content of ``report.json``."""
+    job = report["job"]
+    settings = job["settings"]
+    title = settings.get("title") or _TITLES.get(job["source"], job["source"])
+    lines = [f"# {title}", "", "Prepared by nemo-gym-video.", ""]
+    lines += ["## Licence", "", settings.get("licence") or _LICENCES.get(job["source"], "See the source."), ""]
+    lines += ["## Rows", "", "| file | rows | videos |", "|---|---:|---:|"]
+    for name in ("train", "validation"):
+        lines.append(f"| {name}.jsonl | {report['rows'][name]} | {report['videos'][name]} |")
+    lines += [
+        "",
+        "Splits go by video content, never by row. `example.jsonl` holds the first rows.",
+        _BOTH_ROOTS,
+        "",
+    ]
+    lines += _totals(report["totals"])
+    lines += ["## Policies that do not look", "", "| policy | mean reward |", "|---|---:|"]
+    blind = report["blind_policies"]
+    lines += [f"| {name} | {reward:.4f} |" for name, reward in blind["mean_reward"].items()]
+    lines += ["", f"Rows that one of them answers fully: {blind['rows_answered_fully']}.", ""]
+    if report["answer_letters"]:
+        letters = ", ".join(f"{letter} {count}" for letter, count in report["answer_letters"].items())
+        lines += [f"Answers by letter: {letters}.", ""]
+    lines += ["## Settings", "", "```json", json.dumps(job, indent=1, ensure_ascii=False), "```", ""]
+    return "\n".join(lines)
+
+
+def _totals(totals: Mapping[str, Any]) -> list[str]:
+    lines = ["## Inputs", "", "| outcome | count | meaning |", "|---|---:|---|"]
+    lines.append(f"| inputs | {totals['inputs']} | |")
+    lines.append(f"| rows | {totals['rows']} | |")
+    for kind in ("skips", "errors"):
+        lines += [
+            f"| {kind[:-1]}: {name} | {count} | {REASONS[name][1]} |" for name, count in totals[kind].items()
+        ]
+    lines.append("")
+    if totals["left_out_objects"]:
+        parts = ", ".join(f"{name} {count}" for name, count in totals["left_out_objects"].items())
+        lines += [f"Objects left out inside rows: {parts}.", ""]
+    return lines

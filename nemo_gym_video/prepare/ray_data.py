@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Works through planned chunks on Ray Data: streaming, with its backpressure, on one machine or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nemo_gym_video.prepare.workers import require_ray
+
+if TYPE_CHECKING:
+    from nemo_gym_video.prepare.job import ChunkResult, Source
+
+
+class ChunkTask:
+    """What Ray calls with batches of chunk numbers."""
+
+    def __init__(self, source: Source, output: str) -> None:
+        """``output`` is the job's folder, the same path on every node."""
+        self._source = source
+        self._output = Path(output)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Work on the chunks of a batch; the answer holds what the driver needs, never a row."""
+        from nemo_gym_video.prepare.job import prepare_chunk
+
+        results = [prepare_chunk(self._source, self._output, int(chunk)) for chunk in batch["chunk"]]
+        return {
+            "chunk": np.array([result.chunk for result in results]),
+            "inputs": np.array([result.inputs for result in results]),
+            "first_error": np.array([result.first_error or "" for result in results], dtype=object),
+        }
+
+
+def on_ray_data(
+    source: Source, output: Path, chunks: Sequence[int], *, workers: int, address: str
+) -> Generator[ChunkResult]:
+    """Yield results as Ray ends chunks. ``address`` is ``local`` or that of a cluster; ``workers`` bounds actors.
+
+    A cluster that this call starts ends with it.
+    """
+    from nemo_gym_video.prepare.job import ChunkResult
+
+    if not chunks:
+        return
+    ray = require_ray()
+    started = not ray.is_initialized()
+    if started:
+        _start(ray, address, workers)
+    try:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = False
+        dataset = ray.data.from_items([{"chunk": chunk} for chunk in chunks], override_num_blocks=len(chunks))
+        done = dataset.map_batches(
+            ChunkTask,
+            fn_constructor_args=(source, str(output.absolute())),
+            batch_size=1,
+            concurrency=workers,
+            num_cpus=1,
+        )
+        for row in done.iter_rows():
+            yield ChunkResult(int(row["chunk"]), int(row["inputs"]), str(row["first_error"]) or None)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _start(ray: Any, address: str, workers: int) -> None:
+    import logging
+    import os
+
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        # One CPU more than workers: Ray Data keeps a slot for reading its input.
+        ray.init(num_cpus=workers + 1, include_dashboard=False, **options)
+    else:
+        ray.init(address=address, **options)

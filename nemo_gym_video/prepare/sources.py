@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens the media that inputs name and turns the media layer's refusals into the job's named reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nemo_gym_video.errors import MediaDecodeError, MediaSourceError, NemoGymVideoError, Where
+from nemo_gym_video.media.sources import MediaBlob, MediaSources
+from nemo_gym_video.prepare.outcome import Refusal
+
+# What the media layer's one-line problems mean for a preparation report, first match wins.
+_REASONS = (
+    ("No such file", "missing"),
+    ("Not a directory", "missing"),
+    ("no video stream", "no_video_stream"),
+    ("content is no", "no_video_stream"),
+    ("no frame that can be decoded", "no_frames"),
+    ("too large", "too_large"),
+    ("too many", "too_large"),
+    ("too long", "too_large"),
+)
+
+
+def reason_of(error: NemoGymVideoError) -> str:
+    """The named reason for a media error."""
+    for words, reason in _REASONS:
+        if words in error.problem:
+            return reason
+    return "refused" if isinstance(error, MediaSourceError) else "unreadable"
+
+
+def refusal_of(error: NemoGymVideoError, where: Where | None = None) -> Refusal:
+    """A media error as a refusal with its named reason."""
+    return Refusal(
+        reason_of(error), error.problem, got=error.got, allowed=error.allowed, where=where or _where(error)
+    )
+
+
+def _where(error: NemoGymVideoError) -> Where | None:
+    return error.where if isinstance(error.where, Where) else None
+
+
+@contextmanager
+def opened_clip(sources: MediaSources, url: str, *, where: Where) -> Iterator[tuple[MediaBlob, Any]]:
+    """The blob and the open clip of a video reference; media errors inside the block become refusals."""
+    from nemo_gym_video.media.video import open_clip
+
+    try:
+        blob = sources.open(url, kind="video", where=where)
+        with open_clip(blob, where=where) as clip:
+            yield blob, clip
+    except (MediaSourceError, MediaDecodeError) as error:
+        raise refusal_of(error, where) from error
+
+
+def local_root(path: Path, option: str) -> Path:
+    """``path`` when it is a folder, else a ``PreparationError`` naming the option."""
+    from nemo_gym_video.errors import PreparationError
+
+    if not path.is_dir():
+        raise PreparationError("folder does not exist", got=str(path), where=option)
+    return path

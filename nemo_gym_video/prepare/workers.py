@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways to work through chunks: in this process, on worker processes, or on Ray Data. All yield as chunks end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nemo_gym_video.errors import PreparationError
+
+if TYPE_CHECKING:
+    from nemo_gym_video.prepare.job import ChunkResult, Source
+
+Results = Generator["ChunkResult"]
+Runner = Callable[[Sequence[int]], Results]
+
+_QUEUED = 2
+"""Chunks that wait at each worker; bounds what is in flight."""
+
+
+def start(source: Source, output: Path, *, workers: int, ray: str | None) -> Runner:
+    """A function from chunk numbers to results in the order in which they end."""
+    from nemo_gym_video.prepare.job import prepare_chunk
+
+    def alone(chunks: Sequence[int]) -> Results:
+        return (prepare_chunk(source, output, chunk) for chunk in chunks)
+
+    def pooled(chunks: Sequence[int]) -> Results:
+        return _pooled(source, output, chunks, workers)
+
+    def on_ray(chunks: Sequence[int]) -> Results:
+        from nemo_gym_video.prepare.ray_data import on_ray_data
+
+        return on_ray_data(source, output, chunks, workers=workers, address=ray or "local")
+
+    if ray is not None:
+        return on_ray
+    return pooled if workers > 1 else alone
+
+
+def _pooled(source: Source, output: Path, chunks: Sequence[int], workers: int) -> Results:
+    from multiprocessing import get_context
+
+    from nemo_gym_video.prepare.job import prepare_chunk
+
+    pool = ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_end_with_parent, initargs=(os.getpid(),)
+    )
+    waiting = iter(chunks)
+    running: set[Future[ChunkResult]] = set()
+    try:
+        while True:
+            while len(running) < workers * _QUEUED and (chunk := next(waiting, None)) is not None:
+                running.add(pool.submit(prepare_chunk, source, output, chunk))
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker whose parent was killed would wait for work for ever; this ends it within half a second."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def require_ray() -> Any:
+    """The ``ray`` module with Ray Data, or a ``PreparationError`` that says how to install it."""
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise PreparationError(
+            "Ray Data is not installed", got=str(error), allowed="pip install 'nemo-gym-video[ray]'", where="--ray"
+        ) from error
+    return ray
