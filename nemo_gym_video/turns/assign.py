@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nemo_gym_video.messages import MediaKind
+from nemo_gym_video.tokens import assign as predicted
 from nemo_gym_video.tokens.runs import Run
 
 
@@ -35,10 +36,16 @@ class Shares:
 def assign_runs(needs: Sequence[Need], runs: Sequence[Run], *, open_front: bool = False) -> Shares:
     """Give ``runs`` to the items of ``needs``, in order.
 
-    When numbers are known and do not add up, a lone video takes what the images leave and two videos take
-    nothing; images alone are served in order. With ``open_front`` the first runs may belong to other media, so
+    Where every length is predicted this is the alignment's own rule (``tokens/assign.py``). Where only numbers
+    are known and they do not add up, a lone video takes what the images leave and two videos take nothing;
+    images alone are served in order. With ``open_front`` the first runs may belong to other media, so
     that only items behind the last unknown one can be served. The caller compares and reports.
     """
+    lengths = [need.run_lengths for need in needs]
+    if needs and not open_front and None not in lengths:
+        wanted = [predicted.Wanted(lengths=need.run_lengths, is_video=need.kind == "video") for need in needs]
+        found = predicted.assign_runs(wanted, runs)
+        return Shares(runs=found.shares, left_over=found.surplus)
     counts = [need.runs for need in needs]
     if None not in counts and _total(counts) != len(runs):
         counts = [None if need.kind == "video" else need.runs for need in needs]
@@ -57,23 +64,19 @@ def assign_runs(needs: Sequence[Need], runs: Sequence[Run], *, open_front: bool 
     return Shares(runs=(*head, *between, *tail))
 
 
-def carried_count(needs: Sequence[Need], runs: Sequence[Run], earlier: Sequence[Run]) -> int | None:
+def carried_count(needs: Sequence[Need], runs: Sequence[Run], *, older: bool) -> int | None:
     """How many of a restarted prompt's ``runs`` belong to media of earlier turns; they come first.
 
-    ``earlier`` are the runs that the sequence before the restart had from the point of divergence on. New media
-    stand behind everything that was there before, so with known numbers the last runs are theirs. A video of
-    unknown length is safe only when nothing came before it, or when ``runs`` begin with exactly the earlier
-    runs; otherwise None: it cannot be told.
+    New media stand behind everything that was there before, so with known numbers the last runs are theirs. A
+    video of unknown length is safe only where no older runs can be (``older`` is false): equal lengths prove
+    nothing, as clips of one size have equal runs. Otherwise None: it cannot be told.
     """
     if not needs:
         return len(runs)
     counts = [need.runs for need in needs]
-    if None not in counts:
-        return max(0, len(runs) - _total(counts))
-    lengths = [(run.length, run.token_id) for run in earlier]
-    if [(run.length, run.token_id) for run in runs[: len(lengths)]] == lengths:
-        return len(lengths)
-    return None
+    if None in counts:
+        return None if older else 0
+    return max(0, len(runs) - _total(counts))
 
 
 def _in_order(counts: Sequence[int | None], runs: Sequence[Run]) -> Shares:

@@ -37,16 +37,19 @@ class TokenChain:
         self._segment = 0
 
     def add(self, prompt: list[int], generated: list[int], needs: Sequence[Need], where: Where) -> CallTokens:
-        """Take the next call in. A prompt that does not extend what was seen starts a new segment."""
-        shared = shared_prefix(self.seen, prompt)
+        """Take the next call in. A prompt that does not extend what was seen starts a new segment.
+
+        A call without prompt tokens leaves the chain as it was: nothing is known of what it saw.
+        """
+        shared = shared_prefix(self.seen, prompt) if prompt else len(self.seen)
         restarted = shared < len(self.seen)
         runs = self._find(prompt, 0 if restarted else shared, "prompt_token_ids", where)
         carried: tuple[Run, ...] | None = ()
         if restarted:
             self._segment += 1
             kept = sum(run.start < shared for run in runs)
-            earlier = [run for run in find_runs(self.seen, self._ids) if run.start >= shared]
-            count = carried_count(needs, runs[kept:], earlier)
+            older = any(run.start >= shared for run in self._find(self.seen, 0, "prompt_token_ids", where))
+            count = carried_count(needs, runs[kept:], older=older)
             carried = None if count is None else runs[: kept + count]
             runs = runs[kept + (count or 0) :]
         call = CallTokens(
@@ -57,7 +60,8 @@ class TokenChain:
             carried=carried,
             generated_runs=self._find(generated, 0, "generation_token_ids", where),
         )
-        self.seen = [*prompt, *generated]
+        if prompt:
+            self.seen = [*prompt, *generated]
         return call
 
     def _find(self, token_ids: list[int], start: int, name: str, where: Where) -> tuple[Run, ...]:
