@@ -30,8 +30,8 @@ _FILE_LIMIT = 16 << 20
 # Keys of processor files that have no say in token counts.
 _UNRELATED_NAMES = """
     audio_ms_per_token audio_seq_length auto_map chat_template crop_size crop_to_patches data_format
-    default_to_square device disable_grouping do_center_crop do_convert_rgb do_normalize do_pad do_rescale do_resize
-    do_sample_frames feature_extractor feature_extractor_type fps image_mean image_processor_type
+    default_to_square device disable_grouping do_center_crop do_convert_rgb do_normalize do_pad do_rescale
+    do_resize do_sample_frames feature_extractor feature_extractor_type fps image_mean image_processor_type
     image_seq_length image_size image_std image_token input_data_format max_frames min_frames model_input_names
     norm_mean norm_std num_frames pad_size
     processor_class resample rescale_factor return_metadata return_tensors size_divisor spatial_patch_size
