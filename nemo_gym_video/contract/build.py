@@ -15,19 +15,23 @@ from nemo_gym_video.errors import ContractError, RowError, Where
 from nemo_gym_video.messages import FrameManifest, MediaGroup, is_manifest_url, media_mode, short_url
 from nemo_gym_video.tokens.families.base import ProcessorSettings
 from nemo_gym_video.tokens.predict import CallState
-from nemo_gym_video.tokens.sampling import sample_frames
+from nemo_gym_video.tokens.sampling import default_convention, sample_frames
 
 if TYPE_CHECKING:
     from nemo_gym_video.media.sources import MediaSources
+    from nemo_gym_video.media.worker import BoundedDecoder
 
 TaggedAs = Literal["video", "images"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How the engine samples a native video; the names are those of ``sample_frames``."""
+    """How the engine samples a native video; the names are those of ``sample_frames``.
 
-    convention: str = "vllm"
+    Without a convention it is the one that vLLM uses for the processor's family.
+    """
+
+    convention: str | None = None
     num_frames: int | None = None
     target_fps: float | None = None
 
@@ -43,6 +47,7 @@ def build_contract(
     tagged_as: TaggedAs = "video",
     allow_mixed: bool = False,
     allow_many_sources: bool = False,
+    decoder: BoundedDecoder | None = None,
     where: Where | None = None,
 ) -> RowContract:
     """The contract of a raw row's ``input``. Opens and probes media, so keep it off an event loop.
@@ -53,10 +58,11 @@ def build_contract(
         settings: the processor; without one the contract has items but no regions.
         max_model_len: the engine's context length; wins over ``state.max_model_len``.
         state: further engine state that counts depend on.
-        sampling: how the engine samples a native video (default: vLLM, 32 frames).
+        sampling: how the engine samples a native video (default: as vLLM does for the family).
         tagged_as: whether tagged frames are sent as one video or as single images.
         allow_mixed: see ``checked_groups``.
         allow_many_sources: see ``checked_groups``.
+        decoder: probes media in a child process instead of this one.
         where: the row's place.
 
     Raises:
@@ -71,7 +77,7 @@ def build_contract(
         allow_many_sources=allow_many_sources,
         where=where,
     )
-    measure = _Measure(sources, sampling or Sampling(), getattr(settings, "temporal_patch_size", None), tagged_as)
+    measure = _Measure(sources, sampling or Sampling(), settings, tagged_as, decoder)
     contract = RowContract(
         mode=media_mode(groups),
         items=tuple(measure.item(group, where) for group in groups),
@@ -155,13 +161,23 @@ class _Measure:
     """Opens and probes the items of one row."""
 
     def __init__(
-        self, sources: MediaSources, sampling: Sampling, temporal_patch_size: int | None, tagged_as: TaggedAs
+        self,
+        sources: MediaSources,
+        sampling: Sampling,
+        settings: ProcessorSettings | None,
+        tagged_as: TaggedAs,
+        decoder: BoundedDecoder | None,
     ) -> None:
+        from nemo_gym_video.media import image, video
+
         self.sources = sources
         self.limits = sources.policy.limits
         self.sampling = sampling
-        self.temporal_patch_size = temporal_patch_size
+        self.convention = sampling.convention or default_convention(None if settings is None else settings.family)
+        self.temporal_patch_size = None if settings is None else getattr(settings, "temporal_patch_size", 1)
         self.tagged_as = tagged_as
+        self.probe_image = image.probe_image if decoder is None else decoder.probe_image
+        self.probe_video = video.probe_video if decoder is None else decoder.probe_video
 
     def item(self, group: MediaGroup, where: Where | None) -> ContractItem:
         place = place_of_group(where, group)
@@ -187,13 +203,11 @@ class _Measure:
         )
 
     def _video(self, group: MediaGroup, place: Where) -> ContractItem:
-        from nemo_gym_video.media.video import probe_video
-
         blob = self.sources.open(group.source, kind="video", where=place)
-        info = probe_video(blob, limits=self.limits, where=place)
+        info = self.probe_video(blob, limits=self.limits, where=place)
         # The file decides how many frames there are, not its header.
         sample = sample_frames(
-            self.sampling.convention,
+            self.convention,
             total=info.decodable,
             fps=info.fps,
             num_frames=self.sampling.num_frames,
@@ -266,12 +280,10 @@ class _Measure:
             if size != first:
                 raise RowError("frames of one video differ in size", got=f"{size[0]}x{size[1]}",
                                allowed=f"{first[0]}x{first[1]}", where=place)  # fmt: skip
-            whole.update(digest.encode("ascii"))
+            whole.update(digest.encode("ascii") + b"\n")
         assert first is not None  # a group and a manifest hold at least one frame
         return first, "sha256:" + whole.hexdigest()
 
     def _image(self, url: str, place: Where) -> tuple[tuple[int, int], str]:
-        from nemo_gym_video.media.image import probe_image
-
         blob = self.sources.open(url, kind="image", where=place)
-        return probe_image(blob, limits=self.limits, where=place).size, blob.digest
+        return self.probe_image(blob, limits=self.limits, where=place).size, blob.digest

@@ -26,10 +26,12 @@ class Processor:
     """The processor and engine state that the regions were predicted for.
 
     ``fingerprint`` is that of the settings at the time of prediction; it differs from ``settings.fingerprint``
-    when the family's rule has changed since.
+    when the family's rule has changed since. ``settings`` are None for a contract that was read from a row and
+    whose family takes its settings from a folder: a row does not say what is opened.
     """
 
-    settings: ProcessorSettings
+    family: str
+    settings: ProcessorSettings | None
     fingerprint: str
     state: CallState = dataclasses.field(default_factory=CallState)
 
@@ -131,16 +133,18 @@ class RowContract:
         return dataclasses.replace(
             self,
             items=items,
-            processor=Processor(settings=settings, fingerprint=settings.fingerprint, state=state),
+            processor=Processor(
+                family=settings.family, settings=settings, fingerprint=settings.fingerprint, state=state
+            ),
             media_token_ids=settings.media_token_ids or self.media_token_ids,
         )
 
     def completed(self) -> RowContract:
         """The contract with regions predicted for the items that have none, where settings and sizes are known."""
         open_items = [item for item in self.items if item.regions is None]
-        if self.processor is None or not open_items or any(item.size is None for item in self.items):
+        if self.settings is None or not open_items or any(item.size is None for item in self.items):
             return self
-        counted = self.with_counts(self.processor.settings).items
+        counted = self.with_counts(self.settings).items
         items = tuple(
             old if old.regions is not None else new for old, new in zip(self.items, counted, strict=True)
         )

@@ -22,6 +22,8 @@ from nemo_gym_video.tokens.types import Region
 
 _MODES = ("native_video", "tagged_frames", "images", "none")
 _KINDS = ("image", "video")
+# Families whose settings are a folder on one machine.
+_FOLDER_FAMILIES = ("hf",)
 _MAX_ITEMS = 10_000
 _MAX_FRAMES_IN_ALL = 1_000_000
 
@@ -41,7 +43,9 @@ def contract_to_json(contract: RowContract) -> dict[str, Any]:
 
 def _processor_to_json(processor: Processor) -> dict[str, Any]:
     state = processor.state
-    body: dict[str, Any] = {"family": processor.settings.family, "settings": processor.settings.values()}
+    body: dict[str, Any] = {"family": processor.family}
+    if processor.settings is not None and processor.family not in _FOLDER_FAMILIES:
+        body["settings"] = processor.settings.values()
     body |= {"fingerprint": processor.fingerprint, "max_model_len": state.max_model_len}
     body |= {"text_tokens": state.text_tokens or None, "processor_cache": state.processor_cache or None}
     body |= {"pruning_rate": state.pruning_rate or None}
@@ -163,7 +167,7 @@ def contract_from_json(value: object, *, where: Where | None = None) -> RowContr
     ids = fields.take("media_token_ids", _ints(low=0, high=LARGEST), "a list of token ids", default=())
     fields.finish()
     if not ids and processor is not None:
-        ids = processor.settings.media_token_ids
+        ids = () if processor.settings is None else processor.settings.media_token_ids
     if (mode == "none") != (not items):
         raise fields.wrong("mode", mode, "none exactly when there are no items")
     return RowContract(mode=mode, items=items, message_digest=digest, processor=processor, media_token_ids=ids)
@@ -187,22 +191,29 @@ def _processor(value: object, where: Where | None) -> Processor:
         pruning_rate=fields.take("pruning_rate", _number(0, 1), "0 <= rate < 1", default=0.0),
     )
     fields.finish()
+    if family in _FOLDER_FAMILIES:
+        if values or fingerprint is None:
+            raise fields.wrong(
+                "settings", values, f"none, and a fingerprint: {family} reads a folder, never a row's"
+            )
+        return Processor(family=family, settings=None, fingerprint=fingerprint, state=state)
     try:
         settings = _settings(family, values)
     except ProcessorSettingsError as error:
         raise ContractError(f"contract field processor.settings does not fit: {error}", where=where) from error
     if fingerprint is None:
         fingerprint = settings.fingerprint
-    return Processor(settings=settings, fingerprint=fingerprint, state=state)
+    return Processor(family=settings.family, settings=settings, fingerprint=fingerprint, state=state)
 
 
 def _settings(family: str, values: Mapping[str, Any]) -> ProcessorSettings:
     kind = FAMILIES.get(family)
     if kind is not None and set(values) == set(kind.keys()):
         return kind(**values)
-    # A name only: a folder that a row names is not read.
-    if family not in preset_names():
-        raise ProcessorSettingsError("unknown processor", got=family, allowed=", ".join(preset_names()))
+    # A preset's name only: a folder that a row names is not read.
+    names = [name for name in preset_names() if name not in _FOLDER_FAMILIES]
+    if family not in names:
+        raise ProcessorSettingsError("unknown processor", got=family, allowed=", ".join(names))
     return load_settings(family, overrides=values)
 
 

@@ -183,6 +183,14 @@ CONVENTIONS: dict[str, Callable[[SamplingRequest], Indices]] = {
 """The loaders' rules by name."""
 
 
+_CONVENTION_OF_FAMILY = {"qwen2_vl": "qwen2_vl", "qwen2_5_vl": "qwen2_vl", "qwen3_vl": "qwen3_vl"}
+
+
+def default_convention(family: str | None) -> str:
+    """The loader that vLLM uses for a processor family when nobody says otherwise."""
+    return _CONVENTION_OF_FAMILY.get(family or "", "vllm")
+
+
 def _count(value: object, name: str, where: Where | None, *, limit: int = _FRAME_LIMIT) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
         raise RowError(f"{name} is no positive number of frames", got=value, allowed=f"1 to {limit}", where=where)

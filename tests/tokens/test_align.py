@@ -328,7 +328,8 @@ def test_malformed_ids_are_refused() -> None:
 @given(st.data())
 def test_every_media_token_of_a_prompt_is_accounted_for(data: st.DataObject) -> None:
     """Whatever the engine did, the spans and the findings account for the prompt's media tokens, once each."""
-    items = data.draw(st.lists(st.sampled_from([IMAGE, VIDEO | {"frames": 6}]), max_size=4))
+    pool: list[dict[str, Any]] = [IMAGE, VIDEO | {"frames": 6}]
+    items = data.draw(st.lists(st.sampled_from(pool), max_size=4))
     lengths = data.draw(st.lists(st.sampled_from([252, 256, 2550, 2010, 1]), max_size=14))
     row = contract(*items) if items else RowContract.from_json({"items": [], "media_token_ids": [MEDIA]})
     ids = prompt(*lengths)
@@ -349,7 +350,9 @@ def test_every_media_token_of_a_prompt_is_accounted_for(data: st.DataObject) -> 
 @given(st.lists(st.integers(0, 3), max_size=5), st.randoms(use_true_random=False))
 def test_exact_rollouts_of_any_length_are_trusted(introduced: list[int], random: Any) -> None:
     pool: list[dict[str, Any]] = [IMAGE, VIDEO | {"frames": 5}, {"kind": "image", "size": [640, 360]}]
-    ids, calls, items = [1], [], []
+    ids: list[int] = [1]
+    calls: list[tuple[list[int], list[int]]] = []
+    items: list[dict[str, Any]] = []
     for turn, count in enumerate(introduced):
         items += [random.choice(pool) | {"turn": turn} for _ in range(count)]
     row = (
