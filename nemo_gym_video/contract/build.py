@@ -111,8 +111,9 @@ def contract_of_row(
 ) -> RowContract | None:
     """The contract a row carries, checked against its messages; else a new one when a processor is configured.
 
-    A carried contract is kept as it is; one without regions gets them when ``settings`` are given. A row without a
-    contract and without a configured processor has none. ``options`` are those of ``build_contract``.
+    A carried contract is kept; one without regions gets them when ``settings`` are given, and ``tagged_as``
+    recounts frames that are sent in another form than the row was prepared for. A row without a contract and
+    without a configured processor has none. ``options`` are those of ``build_contract``.
 
     Raises:
         ContractError: the carried contract is malformed, or belongs to other messages, or names another mode.
@@ -131,6 +132,8 @@ def contract_of_row(
     contract = RowContract.from_json(carried, where=where)
     contract.check_messages(row_input, where=where)
     _check_rules(row_input, contract, options, where)
+    if "tagged_as" in options:
+        contract = contract.sent_as("image" if options["tagged_as"] == "images" else "video")
     if contract.processor is None and settings is not None:
         return contract.with_counts(settings, CallState(max_model_len=max_model_len))
     return contract
@@ -174,7 +177,7 @@ class _Measure:
         self.limits = sources.policy.limits
         self.sampling = sampling
         self.convention = sampling.convention or default_convention(None if settings is None else settings.family)
-        self.temporal_patch_size = None if settings is None else getattr(settings, "temporal_patch_size", 1)
+        self.temporal_patch_size = None if settings is None else settings.temporal_patch_size
         self.tagged_as = tagged_as
         self.probe_image = image.probe_image if decoder is None else decoder.probe_image
         self.probe_video = video.probe_video if decoder is None else decoder.probe_video

@@ -150,6 +150,23 @@ class RowContract:
         )
         return dataclasses.replace(self, items=items)
 
+    def sent_as(self, counted_as: MediaKind) -> RowContract:
+        """The contract for tagged frames that are sent as one ``video`` or as single ``image`` parts.
+
+        The mode stays; only what the processor sees of the frames changes, and with it the counts.
+        """
+        if self.mode != "tagged_frames" or all(item.counted_as == counted_as for item in self._videos()):
+            return self
+        items = tuple(
+            dataclasses.replace(item, counted_as=counted_as, regions=None) if item.kind == "video" else item
+            for item in self.items
+        )
+        changed = dataclasses.replace(self, items=items)
+        return changed if self.settings is None else changed.with_counts(self.settings)
+
+    def _videos(self) -> list[ContractItem]:
+        return [item for item in self.items if item.kind == "video"]
+
     def with_items(self, items: Sequence[ContractItem]) -> RowContract:
         """The contract with ``items`` after its own (an environment's media), predicted if it can count."""
         return dataclasses.replace(self, items=(*self.items, *items)).completed()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nemo_gym_video.errors import ProcessorSettingsError, RowError
 from nemo_gym_video.tokens.counts import count_request
@@ -45,8 +46,9 @@ def explain(
     """The single change of a setting, or else of the frame count, that reproduces the run lengths ``found``."""
     wanted = tuple(found)
     for name, value in _alternatives(settings):
+        change: dict[str, Any] = {name: value}
         try:
-            changed = dataclasses.replace(settings, **{name: value})
+            changed = dataclasses.replace(settings, **change)
         except ProcessorSettingsError:
             continue
         if _lengths(changed, sizes, state) == wanted:

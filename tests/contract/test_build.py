@@ -82,6 +82,16 @@ def test_tagged_frames_sent_as_images_keep_their_mode(sources: MediaSources) -> 
     assert RowContract.from_json(row.to_json()) == row
 
 
+def test_how_frames_are_sent_is_the_agents_business(sources: MediaSources) -> None:
+    messages = user(*map(frame, range(6)))
+    made = build(messages, sources)
+    row = row_of(messages, media_contract=made.to_json())
+    assert contract_of_row(row, sources=sources, tagged_as="video") == made
+    sent = contract_of_row(row, sources=sources, tagged_as="images")
+    assert sent == build(messages, sources, tagged_as="images")
+    assert sent != made
+
+
 def test_cached_frame_manifest(sources: MediaSources, media_root: Path) -> None:
     paths = tuple(str(media_root / "frames" / f"{index}.png") for index in range(5))
     row = build(user({"type": "input_video", "video_url": FrameManifest(frame_paths=paths).to_url()}), sources)
