@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
 from fastapi import HTTPException, Request
 from nemo_gym.server_utils import ServerClient
 
+from nemo_gym_video.contract import CONTRACT_FIELD, RowContract
 from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
 from nemo_gym_video.gym.clients import ModelServer, VerifierServer
+from nemo_gym_video.gym.contracts import ContractMaker
 from nemo_gym_video.gym.emit import Emission, Emitter
 from nemo_gym_video.gym.episode import Environment, EnvironmentFailed, Episode, SingleTurn, run_episode
 from nemo_gym_video.gym.evidence import MediaRecord
@@ -25,7 +26,6 @@ from nemo_gym_video.gym.failure import MEDIA_ALIGNMENT, failed_row, masked
 from nemo_gym_video.gym.settings import VideoAgentConfig
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
-from nemo_gym_video.root import search_root
 
 _PARSE_INLINE_BYTES = 1 << 20
 
@@ -69,6 +69,15 @@ def row_place(row: Mapping[str, Any]) -> Where:
     return Where(row=index if isinstance(index, int) else None)
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedRow:
+    """A row that is ready to be sent: its request, what of it goes to the model, and its contract."""
+
+    request: RowRequest
+    emission: Emission
+    contract: RowContract | None
+
+
 class Rollouts:
     """Runs rows for one agent server. All media work happens on a bounded pool of threads."""
 
@@ -77,38 +86,47 @@ class Rollouts:
         self._config = config
         self._client = client
         self._pool = ThreadPoolExecutor(config.media_threads, thread_name_prefix="media")
+        sources = MediaSources(config.source_policy())
         self._emitter = Emitter(
-            MediaSources(config.source_policy()),
+            sources,
             tagged_frames=config.tagged_frames,
             media_urls=config.media_urls,
             store=ContentStore(config.store()),
         )
+        self._contracts = ContractMaker(config, sources)
 
     async def run(self, row: dict[str, Any], *, cookies: Mapping[str, str], model_path: str) -> dict[str, Any]:
         """Answer ``/run``: the verified result, or the row with the reason why there is none."""
-        where = row_place(row)
+        verifier = VerifierServer(self._client, self._config.resources_server.name, cookies,
+                                  timeout_s=self._config.verifier_timeout_s)  # fmt: skip
         try:
-            request = RowRequest.of(row, where)
-            emission = await self._in_pool(self._emitter.emit, request.conversation, where=where)
-            verifier = VerifierServer(self._client, self._config.resources_server.name, cookies,
-                                      timeout_s=self._config.verifier_timeout_s)  # fmt: skip
+            prepared = await self._in_pool(self._prepare, row)
+            media = MediaRecord(prepared.contract, row.get(CONTRACT_FIELD))
+            media.add(0, prepared.emission)
             async with self._session(row, verifier) as opening:
-                seed = await self._emit_observation(opening)
-                episode, media = await self._play(request, emission, seed, verifier, model_path)
-                return await self._finish(row, emission, seed, episode, media, verifier)
+                seed = await self._observe(opening, 0, media)
+                episode = await self._play(prepared, seed, verifier, media, model_path)
+                result = await self._verified(row, episode, verifier)
+            return await self._reported(row, result, episode, prepared.emission, seed, media)
         except NemoGymVideoError as error:
             return failed_row(row, error)
 
     async def respond(self, body: dict[str, Any], *, model_path: str) -> dict[str, Any]:
         """Answer ``/v1/responses``: one model call with media resolved, nothing verified."""
         request = RowRequest.of({"responses_create_params": body}, Where())
-        emission = await self._in_pool(self._emitter.emit, request.conversation, where=None)
+        emission = await self._in_pool(self._emitter.emit, request.conversation)
         episode = await run_episode(emission.messages, model=self._model(request, model_path),
                                     environment=SingleTurn())  # fmt: skip
         return episode.response()
 
-    async def _in_pool[Result](self, work: Callable[..., Result], *args: Any, **named: Any) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **named))
+    async def _in_pool[Result](self, work: Callable[..., Result], *args: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    def _prepare(self, row: dict[str, Any]) -> PreparedRow:
+        where = row_place(row)
+        request = RowRequest.of(row, where)
+        emission = self._emitter.emit(request.conversation, where=where)
+        return PreparedRow(request, emission, self._contracts.of_row(row, emission, where))
 
     def _model(self, request: RowRequest, path: str) -> ModelServer:
         return ModelServer(self._client, self._config.model_server.name, path, request.params,
@@ -131,42 +149,54 @@ class Rollouts:
         with suppress(EnvironmentFailed):  # an expired session is closed already; a dead server has none
             await verifier.post("/close_session", {})
 
-    async def _emit_observation(self, parts: Sequence[Any]) -> Emission:
+    async def _observe(self, parts: Sequence[Any], turn: int, media: MediaRecord) -> list[Any]:
+        """The message that shows an observation's ``parts`` to model call ``turn``, with its media resolved."""
+        if not parts:
+            return []
+        emission = await self._in_pool(self._observed, parts, turn, media)
+        return emission.messages
+
+    def _observed(self, parts: Sequence[Any], turn: int, media: MediaRecord) -> Emission:
         message = {"type": "message", "role": "user", "content": list(parts)}
-        return await self._in_pool(self._emitter.emit, [message] if parts else [])
+        emission = self._emitter.emit([message])
+        items = self._contracts.of_observation(emission.messages, turn) if media.has_contract else ()
+        media.add(turn, emission, items)
+        return emission
 
     async def _play(
-        self, request: RowRequest, emission: Emission, seed: Emission, verifier: VerifierServer, model_path: str
-    ) -> tuple[Episode, MediaRecord]:
-        media = MediaRecord(emission, seed)
+        self, prepared: PreparedRow, seed: list[Any], verifier: VerifierServer, media: MediaRecord, model_path: str
+    ) -> Episode:
         environment: Environment = SingleTurn()
         if self._config.multi_turn:
-            environment = SessionEnvironment(verifier, self._emit_observation, media)
-        episode = await run_episode([*emission.messages, *seed.messages], model=self._model(request, model_path),
-                                    environment=environment, max_turns=self._config.max_turns)  # fmt: skip
-        return episode, media
+            environment = SessionEnvironment(verifier, lambda parts, turn: self._observe(parts, turn, media))
+        return await run_episode(
+            [*prepared.emission.messages, *seed],
+            model=self._model(prepared.request, model_path),
+            environment=environment,
+            max_turns=self._config.max_turns,
+        )
 
-    async def _finish(
+    async def _verified(self, row: dict[str, Any], episode: Episode, verifier: VerifierServer) -> dict[str, Any]:
+        if self._config.skip_verification:
+            return {"reward": self._config.skip_verification_reward, "verification_skipped": True}
+        usage = {"episode": episode.info[-1]} if episode.info else {}
+        return await verifier.post("/verify", {**row, **usage, "response": episode.response()})
+
+    async def _reported(
         self,
         row: dict[str, Any],
-        emission: Emission,
-        seed: Emission,
+        result: dict[str, Any],
         episode: Episode,
+        emission: Emission,
+        seed: list[Any],
         media: MediaRecord,
-        verifier: VerifierServer,
     ) -> dict[str, Any]:
-        response = episode.response()
-        usage = {"episode": episode.info[-1]} if episode.info else {}
-        if self._config.skip_verification:
-            result = {"response": response, "reward": self._config.skip_verification_reward,
-                      "verification_skipped": True}  # fmt: skip
-        else:
-            result = await verifier.post("/verify", {**row, **usage, "response": response})
-        result = {**row, **result, "responses_create_params": row["responses_create_params"]}
-        result["response"] = {**response, "agent_input": emission.messages}
-        if seed.messages:
+        """The verifier's result with the raw row's messages, what the model got, and the media evidence."""
+        response = {**episode.response(), "agent_input": emission.messages}
+        if seed:
             # Where NeMo RL looks for the first turn's media before it looks at the input.
-            result["response"]["seed_obs"] = [*emission.messages, *seed.messages]
+            response["seed_obs"] = [*emission.messages, *seed]
+        result = {**row, **result, "responses_create_params": row["responses_create_params"], "response": response}
         result["termination_reason"] = episode.reason
         result.update(await self._in_pool(media.report, episode))
         if media.untrusted is not None:
@@ -177,20 +207,22 @@ class Rollouts:
 class SessionEnvironment:
     """A multi-turn environment behind its verifier server, with its media resolved before they are sent."""
 
-    def __init__(self, verifier: VerifierServer, emit: Callable[[Sequence[Any]], Any], media: MediaRecord) -> None:
-        """``emit`` resolves an observation's parts; ``media`` learns which items they were."""
+    def __init__(
+        self, verifier: VerifierServer, observe: Callable[[Sequence[Any], int], Awaitable[list[Any]]]
+    ) -> None:
+        """``observe`` resolves an observation's parts for the model call of the given number."""
         self._verifier = verifier
-        self._emit = emit
-        self._media = media
+        self._observe = observe
+        self._turn = 0
 
     async def step(self, output: Sequence[Mapping[str, Any]]) -> Observation:
         """Post one turn's output and return what the environment says."""
         answer = await self._verifier.post("/step", {"output": list(output)})
+        self._turn += 1
         parts: Sequence[Any] = answer.get("observation") or ()
         if parts and not answer.get("done"):
-            emission = await self._emit(parts)
-            self._media.add_turn(emission)
-            parts = emission.messages[0]["content"]
+            (message,) = await self._observe(parts, self._turn)
+            parts = message["content"]
         return Observation(
             parts=tuple(parts),
             tool_outputs=tuple((one["call_id"], one["output"]) for one in answer.get("tool_outputs") or ()),
@@ -198,8 +230,3 @@ class SessionEnvironment:
             reason=answer.get("reason"),
             info=answer.get("info") or {},
         )
-
-
-def absolute(path: str) -> Path:
-    """A configured folder, relative ones taken from the search root."""
-    return search_root() / path

@@ -23,6 +23,8 @@ from nemo_gym_video.gym.tail import Results
 VIDEO_AGENT = "video_agent"
 MODEL_CONFIG = "responses_api_models/vllm_model/configs/vllm_model.yaml"
 BASELINE_PROCESSOR = "nemotron_omni"
+BASELINE_CONTEXT = 131072
+BASELINE_FRAMES = 32
 
 _PROBE_TIMEOUT_S = 10.0
 
@@ -94,7 +96,7 @@ def running(plan: Plan, say: Callable[[str], None]) -> Iterator[GymServers]:
             yield servers
         return
     say("starting the embedded baseline")
-    with start_baseline(_all_roots(plan)) as baseline:
+    with start_baseline(_all_roots(plan), num_frames=BASELINE_FRAMES, max_model_len=BASELINE_CONTEXT) as baseline:
         endpoint = Endpoint(base_url=baseline.base_url, name=baseline.model)
         say("starting Gym's servers")
         with GymServers.start(_launch(plan, endpoint)) as servers:
@@ -204,6 +206,9 @@ def _agent_settings(plan: Plan) -> dict[str, Any]:
         settings["media_roots"] = [str(root.absolute()) for root in plan.media_roots]
     if processor := _processor(plan):
         settings["processor"] = processor
+    if plan.endpoint is None:
+        settings["max_model_len"] = BASELINE_CONTEXT
+        settings["video_sampling"] = {"convention": "nemo_rl", "num_frames": BASELINE_FRAMES}
     return settings
 
 

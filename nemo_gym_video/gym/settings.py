@@ -32,6 +32,16 @@ class MediaLimitSettings(BaseModel):
     max_duration_s: float | None = Field(default=None, gt=0)
 
 
+class VideoSampling(BaseModel):
+    """How the engine samples a native video; conventions are those of ``gym-video sample``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    convention: str = "vllm"
+    num_frames: int | None = Field(default=None, gt=0)
+    target_fps: float | None = Field(default=None, gt=0)
+
+
 class MediaSettings(BaseModel):
     """Where a server reads media, and where it keeps what it makes."""
 
@@ -80,13 +90,17 @@ class VideoAgentConfig(MediaSettings, BaseResponsesAPIAgentConfig):  # type: ign
     media_urls: Literal["file", "data"] = Field(
         default="file", description="Whether local media are sent as file URIs or as data URLs."
     )
+    allow_mixed: bool = Field(
+        default=False, description="Whether stills may stand beside tagged frames, or frames of several videos."
+    )
     processor: str | None = Field(
         default=None,
         description="Name or folder of the model's processor. With it every row gets a contract of its media "
         "regions, and every answer's token ids are checked against it.",
     )
     processor_overrides: dict[str, Any] = Field(default_factory=dict)
-    max_model_len: int | None = Field(default=None, gt=0)
+    max_model_len: int | None = Field(default=None, gt=0, description="The engine's context length in tokens.")
+    video_sampling: VideoSampling = Field(default_factory=VideoSampling)
     multi_turn: bool = Field(
         default=False, description="Whether the verifier server speaks /seed_session, /step and /close_session."
     )

@@ -35,8 +35,9 @@ class BoxedMcqaServer(ScoringServer):
         row, answer, mode = body.row(), body.answer(), self.config.grading_mode
         result = await self.in_pool(lambda: score_boxed_row(answer, row, grading_mode=mode))
         scores = result.to_json()
-        # One objective: components would only make rows of a mixed run disagree on their names.
-        del scores["reward_components"]
+        # The row's own field stays as it is. One objective: components would only make rows of a mixed run
+        # disagree on their names.
+        del scores["expected_answer"], scores["reward_components"]
         return ScoringResponse(**{**body.model_dump(), **scores})
 
 
