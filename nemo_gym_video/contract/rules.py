@@ -113,16 +113,18 @@ def _check_shape(conversation: str | Sequence[Any], where: Where | None) -> None
 
 
 def _check_sources(tagged: list[MediaGroup], allow_many: bool, where: Where | None) -> None:
-    seen: dict[str, MediaGroup] = {}
+    first = tagged[0].source
+    seen: set[tuple[str, int]] = set()
     for group in tagged:
         place = place_of_group(where, group)
-        if group.source in seen:
+        # In another message the same source is another video: another turn brought it.
+        if (group.source, group.parts[0].message) in seen:
             raise RowError("tagged frames of one source are not contiguous, so they are not one video",
                            got=group.source, where=place)  # fmt: skip
-        if seen and not allow_many:
-            raise RowError("tagged frames of a second source in one row", got=[next(iter(seen)), group.source],
+        if group.source != first and not allow_many:
+            raise RowError("tagged frames of a second source in one row", got=[first, group.source],
                            allowed="one source a row", where=place)  # fmt: skip
-        seen[group.source] = group
+        seen.add((group.source, group.parts[0].message))
 
 
 def _check_company(

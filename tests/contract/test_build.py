@@ -120,7 +120,7 @@ def test_without_a_processor_there_are_items_but_no_regions(sources: MediaSource
 REFUSED = {
     "two sources": (user(frame(0), frame(1, "run.mp4")), "second source", (0, 1)),
     "not contiguous": (user(frame(0), STILL, frame(1)), "not contiguous", (0, 2)),
-    "in two messages": ([*user(frame(0)), *user(frame(1))], "not contiguous", (1, 0)),
+    "apart by another source": (user(frame(0), frame(1, "run.mp4"), frame(2)), "second source", (0, 1)),
     "still beside frames": (user(frame(0), STILL), "still image stands beside", (0, 1)),
     "video beside frames": (user(TEXT, CLIP, frame(0)), "video part stands beside", (0, 1)),
     "audio": (user(TEXT, {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}), "audio", (0, 1)),
@@ -174,6 +174,13 @@ def test_the_processor_says_which_strings_are_placeholders(sources: MediaSources
         build(text, sources, settings=load_settings("qwen3_vl"))
     with pytest.raises(RowError, match="placeholder"):
         build(text, sources, settings=None)
+
+
+def test_one_source_in_two_messages_is_two_videos(sources: MediaSources) -> None:
+    row = build([*user(frame(0), frame(1)), *user(frame(2), frame(3))], sources)
+    assert [(item.message, item.frames) for item in row.items] == [(0, 2), (1, 2)]
+    with pytest.raises(RowError, match="not contiguous"):
+        build(user(frame(0), frame(1, "run.mp4"), frame(2)), sources, allow_many_sources=True)
 
 
 def test_media_goes_through_the_source_policy(sources: MediaSources) -> None:
