@@ -126,9 +126,12 @@ def _class_names(files: Mapping[str, Mapping[str, Any]], sections: tuple[_Sectio
     config = files[_CONFIG]
     architectures = config.get("architectures")
     given = [config.get("model_type"), *(architectures if isinstance(architectures, list) else ())]
-    processors = [section.content.get("processor_class") for section in sections]
-    kinds = [section.content.get(f"{kind}_processor_type") for kind in ("image", "video") for section in sections]
-    for name in [*given, *processors, *kinds]:
+    given += [section.content.get("processor_class") for section in sections]
+    if not any(isinstance(name, str) for name in given):
+        # Models share image processors, so their names say least.
+        kinds = ("image_processor_type", "video_processor_type")
+        given += [section.content.get(kind) for kind in kinds for section in sections]
+    for name in given:
         if isinstance(name, str):
             yield "".join(letter for letter in name.lower() if letter.isalnum())
 

@@ -57,10 +57,11 @@ def read_settings(
     for field, entry in read_strictly(kind, {} if overrides is None else overrides, "overrides").items():
         places[field] = (entry,)
     keys = kind.keys()
+    values = {}
     for field, found in places.items():
-        if len(found) > 1:
+        values[field], *others = [keys[field].check(field, entry.value, entry.source) for entry in found]
+        if others:
             raise _conflict(field, keys[field].flat[0], found)
-    values = {field: keys[field].check(field, found[0].value, found[0].source) for field, found in places.items()}
     try:
         settings = kind(**values)
     except ProcessorSettingsError as error:
@@ -78,6 +79,8 @@ def _base(
         if name in kind.presets and family in (None, kind.family):
             values = kind.presets[name].items()
             return kind, {field: (Found(value, f"preset {name}"),) for field, value in values}, ()
+    if family == "hf":
+        return FAMILIES["hf"], {"path": (Found(name, "folder"),)}, ()
     if not _is_folder(name):
         raise unknown("processor preset or folder", name, preset_names())
     checkpoint = read_folder(Path(name), family=family)
@@ -86,7 +89,7 @@ def _base(
 
 def _is_folder(name: str) -> bool:
     try:
-        return Path(name).is_dir()
+        return bool(name) and Path(name).is_dir()
     except (OSError, ValueError):
         return False
 

@@ -35,7 +35,8 @@ class Key:
     ``flat`` names stand at the top of a document, in ``vision_config`` or in ``vision_config.args``; ``inner``
     names stand in the block (``image`` or ``video``, or a processor file of that kind); ``config`` names stand in
     ``config.json`` only. ``shared`` names stand at the top and feed several settings; any other name wins over
-    them. Names may be dotted (``size.shortest_edge``); of two names in one file the earlier one wins.
+    them. Names may be dotted (``size.shortest_edge``); of two names in one file the earlier one wins. A setting
+    that has no say in counts (``counts`` off) is no part of the fingerprint.
     """
 
     kind: type
@@ -49,6 +50,7 @@ class Key:
     open_low: bool = False
     optional: bool = False
     choices: tuple[Any, ...] = ()
+    counts: bool = True
 
     @property
     def allowed(self) -> str:
@@ -144,6 +146,13 @@ class ProcessorSettings(ABC):
     checkpoint_names: ClassVar[tuple[str, ...]] = ()
     adjacent_regions_can_fuse: ClassVar[bool] = False
 
+    image_token_id: int | None = setting(
+        None, kind=int, optional=True, flat=("image_token_id",), low=0, counts=False
+    )
+    video_token_id: int | None = setting(
+        None, kind=int, optional=True, flat=("video_token_id",), low=0, counts=False
+    )
+
     def __post_init__(self) -> None:
         """Check every field's type and range, then what must hold between fields."""
         for name, key in type(self).keys().items():
@@ -183,9 +192,19 @@ class ProcessorSettings(ABC):
 
     @property
     def media_token_ids(self) -> tuple[int, ...]:
-        """Ids of the tokens that stand for features, as far as known without a tokenizer."""
-        found = (self.tokens.image_id, self.tokens.video_id)
+        """Ids of the tokens that stand for features: as set, else those of the released checkpoints, if known.
+
+        Where videos are made of the image marker, the image's id is the only one, whatever a config lists.
+        """
+        image = self.tokens.image_id if self.image_token_id is None else self.image_token_id
+        video = self.tokens.video_id if self.video_token_id is None else self.video_token_id
+        found = (image,) if self.tokens.image == self.tokens.video else (image, video)
         return tuple(dict.fromkeys(number for number in found if number is not None))
+
+    @property
+    def temporal_patch_size(self) -> int:
+        """Frames that make one region of a video."""
+        return 1
 
     @property
     def placeholder_strings(self) -> tuple[str, ...]:
@@ -193,8 +212,9 @@ class ProcessorSettings(ABC):
         return self.tokens.placeholder_strings
 
     def values(self) -> dict[str, object]:
-        """Every setting by its field name, in a fixed order."""
-        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        """Every setting by its field name, in a fixed order: those first that counts depend on."""
+        keys = sorted(self.keys().items(), key=lambda item: not item[1].counts)
+        return {name: getattr(self, name) for name, _ in keys}
 
     def trainer_settings(self) -> dict[str, object]:
         """What a trainer must use to get the same counts: every setting with the family and fingerprint."""
@@ -223,7 +243,8 @@ class ProcessorSettings(ABC):
 
 @lru_cache(maxsize=256)
 def _fingerprint(settings: ProcessorSettings) -> str:
-    body = {"family": settings.family, "rule_version": settings.rule_version, "settings": settings.values()}
+    values = {name: getattr(settings, name) for name, key in settings.keys().items() if key.counts}
+    body = {"family": settings.family, "rule_version": settings.rule_version, "settings": values}
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 

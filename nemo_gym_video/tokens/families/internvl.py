@@ -30,7 +30,13 @@ class InternVLSettings(ProcessorSettings):
 
     family: ClassVar[str] = "internvl"
     tokens: ClassVar[MediaTokens] = MediaTokens(
-        image="<IMG_CONTEXT>", video="<IMG_CONTEXT>", start="<img>", end="</img>", others=("<video>", "<image>")
+        image="<IMG_CONTEXT>",
+        video="<IMG_CONTEXT>",
+        start="<img>",
+        end="</img>",
+        others=("<video>", "<image>"),
+        image_id=151667,
+        video_id=151667,
     )
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {"internvl": {}}
     checkpoint_names: ClassVar[tuple[str, ...]] = ("internvl",)

@@ -53,6 +53,15 @@ class NemotronSettings(ProcessorSettings):
         "llamanemotronnanovl",
     )
 
+    image_token_id: int | None = setting(
+        None,
+        kind=int,
+        optional=True,
+        flat=("image_token_id",),
+        config=("img_context_token_id",),
+        low=0,
+        counts=False,
+    )
     patch_size: int = setting(16, kind=int, flat=("patch_size",), low=1, high=4096)
     downsample_ratio: float = setting(0.5, kind=float, flat=("downsample_ratio",), low=0, open_low=True, high=1)
     video_target_num_patches: int | None = setting(
