@@ -16,6 +16,7 @@ COMMANDS = {
     "frames": "nemo_gym_video.commands.frames:frames",
     "index": "nemo_gym_video.commands.index:index",
     "baselines": "nemo_gym_video.commands.baselines:baselines",
+    "prepare": "nemo_gym_video.commands.prepare:app",
     "root": "nemo_gym_video.commands.root:root",
     "rollout": "nemo_gym_video.commands.rollout:rollout",
     "align": "nemo_gym_video.commands.align:align",

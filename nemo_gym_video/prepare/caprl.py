@@ -23,6 +23,7 @@ from nemo_gym_video.prepare.sources import opened_clip
 
 AGENT = "mcqa_simple_agent"
 PROMPT_VERSION = "mcqa-1"
+DEFAULT_FRAMES = 64
 
 Transport = Literal["video", "frames"]
 
@@ -32,21 +33,22 @@ class CaprlSource:
     """What to prepare from CAPRL and how; every field enters the job's identity.
 
     ``video_roots`` are the folders below which videos are looked for, in order. ``transport`` is the source video,
-    or ``num_frames`` tagged PNG frames sampled by ``convention``. ``copy_videos`` puts the videos under the
-    output's media root (as hard links where possible), so that rows need no other root. ``shuffle`` moves options
-    by seed.
+    or ``num_frames`` (None: 64) tagged PNG frames sampled by ``convention``. ``copy_videos`` puts the videos
+    under the output's media root (as hard links where possible), so that rows need no other root. ``shuffle``
+    moves options by seed.
     """
 
     input: Path
     video_roots: tuple[Path, ...]
     transport: Transport = "video"
-    num_frames: int = 64
+    num_frames: int | None = None
     convention: str = "vllm"
     copy_videos: bool = False
     shuffle: bool = False
     columns: Columns = field(default_factory=Columns)
     min_frames: int = 2
     seed: int = 0
+    dataset: str = "CAPRL"
 
     name = "caprl"
 
@@ -73,6 +75,14 @@ class CaprlSource:
         for line, record in read_records(self.input):
             for place in range(question_count(record)):
                 yield {"line": line, "record": record, "place": place}
+
+    def media_roots(self) -> tuple[Path, ...]:
+        """Where rows' source videos are found."""
+        return self.video_roots
+
+    def sampling(self) -> dict[str, Any]:
+        """What an engine is asked for a native video."""
+        return {"convention": self.convention, "num_frames": self.num_frames}
 
     def prepare(self, item: Mapping[str, Any], media_root: Path) -> list[Outcome]:
         """The one outcome of a question; frames go below ``media_root``."""
@@ -115,7 +125,7 @@ class CaprlSource:
             "expected_answer": LETTERS[answer],
             "grading_mode": "strict_single_letter_boxed",
             "metadata": {
-                "dataset": "CAPRL",
+                "dataset": self.dataset,
                 "input": input_id,
                 "video": read.video,
                 "video_digest": blob.digest,
@@ -130,14 +140,14 @@ class CaprlSource:
     ) -> tuple[list[dict[str, Any]], str]:
         from nemo_gym_video.tokens.sampling import sample_frames
 
-        info = clip.info
+        info, count = clip.info, self.num_frames or DEFAULT_FRAMES
         try:
             sample = sample_frames(
-                self.convention, total=info.decodable, fps=info.fps, num_frames=self.num_frames, where=where
+                self.convention, total=info.decodable, fps=info.fps, num_frames=count, where=where
             )
         except RowError as error:
             raise Refusal("too_short", error.problem, got=error.got, allowed=error.allowed, where=where) from error
-        asked = {"convention": self.convention, "num_frames": self.num_frames}
+        asked = {"convention": self.convention, "num_frames": count}
         stored = store_frames(clip, sample.indices, digest=digest, root=media_root, form="png", asked=asked)
         pairs = zip(stored.paths, stored.indices, strict=True)
         return [tagged_frame(path, source=video, index=index) for path, index in pairs], stored.manifest

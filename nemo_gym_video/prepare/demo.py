@@ -15,7 +15,7 @@ from nemo_gym_video.prepare.files import dump_line, write_text
 from nemo_gym_video.prepare.questions import read_question
 from nemo_gym_video.prepare.sav import SavSource
 from nemo_gym_video.prepare.sav_rows import TrackRules
-from nemo_gym_video.prepare.synthetic import SyntheticSet, synthesize
+from nemo_gym_video.prepare.synthetic import SYNTHETIC, SyntheticSet, synthesize
 from nemo_gym_video.tracking.schema import Task
 
 ENVIRONMENTS: dict[str, Task | None] = {
@@ -78,6 +78,7 @@ def _tracks(
         rules=rules,
         rows_per_video=4,
         seed=seed,
+        dataset=SYNTHETIC,
     )
     items = sorted(source.items(), key=lambda item: int(item["variant"]))
     for item in items:
@@ -97,6 +98,7 @@ def _questions(
             num_frames=question_frames,
             copy_videos=True,
             seed=seed,
+            dataset=SYNTHETIC,
         )
 
     video, frames = source("video"), source("frames")

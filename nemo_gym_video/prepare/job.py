@@ -22,9 +22,10 @@ from typing import Any, Protocol
 
 from nemo_gym_video.errors import PreparationError
 from nemo_gym_video.prepare.files import dump_line, remove_leftovers, write_text, written_beside
+from nemo_gym_video.prepare.finish import RowRules, finish
 from nemo_gym_video.prepare.frames import manifest_holds
 from nemo_gym_video.prepare.merge import MergeRules, Report, finished_report, merge
-from nemo_gym_video.prepare.outcome import Outcome, Totals
+from nemo_gym_video.prepare.outcome import Outcome
 
 CHUNK = 8
 """Inputs that are worked on and written together; what a kill can cost each worker."""
@@ -48,6 +49,12 @@ class Source(Protocol):
     def items(self) -> Iterator[dict[str, Any]]:
         """The inputs in order, as JSON objects."""
 
+    def media_roots(self) -> tuple[Path, ...]:
+        """Folders besides the output that rows' relative media paths resolve against."""
+
+    def sampling(self) -> dict[str, Any]:
+        """How an engine is expected to sample native videos: ``convention`` and ``num_frames``."""
+
     def prepare(self, item: Mapping[str, Any], media_root: Path) -> list[Outcome]:
         """The outcomes of one input; never raises for what an input holds."""
 
@@ -56,7 +63,7 @@ class Source(Protocol):
 class JobSettings:
     """How a job runs. ``shard`` is (i, n) with 1 <= i <= n; ``ray`` an address, ``local``, or None for none.
 
-    ``strict`` stops at the first error. Only ``limit``, ``shard`` and ``merge`` change what comes out.
+    ``strict`` stops at the first error. Only ``limit``, ``shard``, ``rows`` and ``merge`` change what comes out.
     """
 
     limit: int | None = None
@@ -65,6 +72,7 @@ class JobSettings:
     ray: str | None = None
     resume: bool = False
     strict: bool = False
+    rows: RowRules = field(default_factory=RowRules)
     merge: MergeRules = field(default_factory=MergeRules)
 
 
@@ -80,6 +88,7 @@ def run_job(source: Source, output: Path, settings: JobSettings, *, progress: Pr
             ``strict``) an input ended in an error.
     """
     source.check()
+    settings.rows.check()
     identity = _identity(source, settings)
     output.mkdir(parents=True, exist_ok=True)
     with _locked(output):
@@ -106,6 +115,7 @@ def _identity(source: Source, settings: JobSettings) -> dict[str, Any]:
         "settings": source.settings(),
         "limit": settings.limit,
         "shard": list(settings.shard),
+        "rows": settings.rows.to_json(),
         "merge": settings.merge.to_json(),
     }
 
@@ -176,7 +186,8 @@ def _work(
     open_chunks = [chunk for chunk in range(chunks) if not _is_done(job, output, chunk)]
     done = inputs - sum(_chunk_inputs(job, chunk) for chunk in open_chunks)
     progress(done, inputs)
-    runner = workers.start(source, output, workers=settings.workers, ray=settings.ray)
+    task = ChunkTask(source, output.absolute(), settings.rows)
+    runner = workers.start(task, workers=settings.workers, ray=settings.ray)
     with contextlib.closing(runner(open_chunks)) as results:
         for result in results:
             done += result.inputs
@@ -199,8 +210,19 @@ class ChunkResult:
     first_error: str | None
 
 
-def prepare_chunk(source: Source, output: Path, chunk: int) -> ChunkResult:
-    """Work on one planned chunk and write its outcomes; runs in any process that sees ``output``."""
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """What a worker needs to work on any chunk; small, picklable. ``output`` is the same path everywhere."""
+
+    source: Source
+    output: Path
+    rows: RowRules
+
+
+def prepare_chunk(task: ChunkTask, chunk: int) -> ChunkResult:
+    """Work on one planned chunk and write its outcomes; runs in any process that sees the output folder."""
+    source, output = task.source, task.output
+    roots = (output, *source.media_roots())
     job = output / JOB_FOLDER
     plan = _plan_file(job, chunk)
     if not plan.is_file():
@@ -209,7 +231,8 @@ def prepare_chunk(source: Source, output: Path, chunk: int) -> ChunkResult:
     outcomes: list[Outcome] = []
     lines = plan.read_text("utf-8", "surrogateescape").splitlines()
     for line in lines:
-        outcomes += source.prepare(json.loads(line), output)
+        for outcome in source.prepare(json.loads(line), output):
+            outcomes.append(finish(outcome, rules=task.rows, roots=roots, sampling=source.sampling()))
     text = "".join(dump_line(outcome.to_json()) for outcome in outcomes)
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     with written_beside(_done_file(job, chunk)) as beside:
@@ -244,6 +267,3 @@ def _outcomes(job: Path, chunks: int) -> Iterator[Outcome]:
                 record = json.loads(line)
                 if "kind" in record:
                     yield Outcome.from_json(record)
-
-
-__all__ = ["ChunkResult", "JobSettings", "Source", "Totals", "prepare_chunk", "run_job"]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,22 +11,21 @@ import numpy as np
 from nemo_gym_video.prepare.workers import require_ray
 
 if TYPE_CHECKING:
-    from nemo_gym_video.prepare.job import ChunkResult, Source
+    from nemo_gym_video.prepare.job import ChunkResult, ChunkTask
 
 
-class ChunkTask:
+class RayChunks:
     """What Ray calls with batches of chunk numbers."""
 
-    def __init__(self, source: Source, output: str) -> None:
-        """``output`` is the job's folder, the same path on every node."""
-        self._source = source
-        self._output = Path(output)
+    def __init__(self, task: ChunkTask) -> None:
+        """``task`` names the job's folder, which must be the same path on every node."""
+        self._task = task
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Work on the chunks of a batch; the answer holds what the driver needs, never a row."""
         from nemo_gym_video.prepare.job import prepare_chunk
 
-        results = [prepare_chunk(self._source, self._output, int(chunk)) for chunk in batch["chunk"]]
+        results = [prepare_chunk(self._task, int(chunk)) for chunk in batch["chunk"]]
         return {
             "chunk": np.array([result.chunk for result in results]),
             "inputs": np.array([result.inputs for result in results]),
@@ -35,9 +33,7 @@ class ChunkTask:
         }
 
 
-def on_ray_data(
-    source: Source, output: Path, chunks: Sequence[int], *, workers: int, address: str
-) -> Generator[ChunkResult]:
+def on_ray_data(task: ChunkTask, chunks: Sequence[int], *, workers: int, address: str) -> Generator[ChunkResult]:
     """Yield results as Ray ends chunks. ``address`` is ``local`` or that of a cluster; ``workers`` bounds actors.
 
     A cluster that this call starts ends with it.
@@ -56,8 +52,8 @@ def on_ray_data(
         context.execution_options.preserve_order = False
         dataset = ray.data.from_items([{"chunk": chunk} for chunk in chunks], override_num_blocks=len(chunks))
         done = dataset.map_batches(
-            ChunkTask,
-            fn_constructor_args=(source, str(output.absolute())),
+            RayChunks,
+            fn_constructor_args=(task,),
             batch_size=1,
             concurrency=workers,
             num_cpus=1,

@@ -38,6 +38,7 @@ class SavSource:
     rules: TrackRules = field(default_factory=TrackRules)
     rows_per_video: int = 1
     seed: int = 0
+    dataset: str = "SA-V"
 
     name = "sav"
 
@@ -59,6 +60,14 @@ class SavSource:
             known = words.get(video.video_id, {})
             for variant in range(self.rows_per_video):
                 yield {"video": asdict(video), "variant": variant, "expressions": known}
+
+    def media_roots(self) -> tuple[Path, ...]:
+        """None: rows name stills in the output."""
+        return ()
+
+    def sampling(self) -> dict[str, Any]:
+        """None: rows hold stills."""
+        return {}
 
     def prepare(self, item: Mapping[str, Any], media_root: Path) -> list[Outcome]:
         """The one outcome of an item; frames go below ``media_root``."""
@@ -116,7 +125,7 @@ class SavSource:
     ) -> dict[str, Any]:
         kind = self.annotation if self.split == "train" else "png"
         return {
-            "dataset": "SA-V",
+            "dataset": self.dataset,
             "split": self.split,
             "video_id": video.video_id,
             "video_digest": group,

@@ -33,6 +33,9 @@ from nemo_gym_video.tracking.masks import encode
 STRIDE = 4
 """SA-V annotates every 4th video frame: 24 fps video, 6 fps annotation."""
 
+SYNTHETIC = "synthetic"
+"""What rows made from these clips give as their data set."""
+
 CAPTION_PROMPT = "<video>\nDescribe the video in detail."
 
 

@@ -8,13 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym_video.errors import PreparationError
 
 if TYPE_CHECKING:
-    from nemo_gym_video.prepare.job import ChunkResult, Source
+    from nemo_gym_video.prepare.job import ChunkResult, ChunkTask
 
 Results = Generator["ChunkResult"]
 Runner = Callable[[Sequence[int]], Results]
@@ -23,27 +22,27 @@ _QUEUED = 2
 """Chunks that wait at each worker; bounds what is in flight."""
 
 
-def start(source: Source, output: Path, *, workers: int, ray: str | None) -> Runner:
+def start(task: ChunkTask, *, workers: int, ray: str | None) -> Runner:
     """A function from chunk numbers to results in the order in which they end."""
     from nemo_gym_video.prepare.job import prepare_chunk
 
     def alone(chunks: Sequence[int]) -> Results:
-        return (prepare_chunk(source, output, chunk) for chunk in chunks)
+        return (prepare_chunk(task, chunk) for chunk in chunks)
 
     def pooled(chunks: Sequence[int]) -> Results:
-        return _pooled(source, output, chunks, workers)
+        return _pooled(task, chunks, workers)
 
     def on_ray(chunks: Sequence[int]) -> Results:
         from nemo_gym_video.prepare.ray_data import on_ray_data
 
-        return on_ray_data(source, output, chunks, workers=workers, address=ray or "local")
+        return on_ray_data(task, chunks, workers=workers, address=ray or "local")
 
     if ray is not None:
         return on_ray
     return pooled if workers > 1 else alone
 
 
-def _pooled(source: Source, output: Path, chunks: Sequence[int], workers: int) -> Results:
+def _pooled(task: ChunkTask, chunks: Sequence[int], workers: int) -> Results:
     from multiprocessing import get_context
 
     from nemo_gym_video.prepare.job import prepare_chunk
@@ -56,7 +55,7 @@ def _pooled(source: Source, output: Path, chunks: Sequence[int], workers: int) -
     try:
         while True:
             while len(running) < workers * _QUEUED and (chunk := next(waiting, None)) is not None:
-                running.add(pool.submit(prepare_chunk, source, output, chunk))
+                running.add(pool.submit(prepare_chunk, task, chunk))
             if not running:
                 return
             ended, running = wait(running, return_when=FIRST_COMPLETED)
