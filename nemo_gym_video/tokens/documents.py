@@ -82,7 +82,7 @@ def read_strictly(kind: type[ProcessorSettings], document: object, source: str) 
 
 def same(one: Found, other: Found) -> bool:
     """Whether two places give one value; ``true`` is not 1."""
-    return one.value == other.value and type(one.value) is type(other.value)
+    return one.value == other.value and isinstance(one.value, bool) == isinstance(other.value, bool)
 
 
 def _unknown_key(kind: type[ProcessorSettings], path: str, source: str) -> ProcessorSettingsError:

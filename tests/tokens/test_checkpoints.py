@@ -303,8 +303,13 @@ def test_files_that_disagree_are_refused_until_an_override_settles_it(folder: Fo
 
 def test_one_is_not_true_when_files_are_compared(folder: Folder) -> None:
     config = merged(OMNI, vision_config=OMNI["vision_config"] | {"video_temporal_patch_size": 1})
-    with pytest.raises(ProcessorSettingsError, match="disagree on 'video_temporal_patch_size'"):
+    with pytest.raises(ProcessorSettingsError, match="'video_temporal_patch_size' does not fit; got True"):
         load_settings(folder(config=config, preprocessor_config={"video_temporal_patch_size": True}))
+
+
+def test_equal_numbers_agree_however_they_are_written(folder: Folder) -> None:
+    path = folder(config=merged(OMNI, downsample_ratio=1), preprocessor_config={"downsample_ratio": 1.0})
+    assert load_settings(path).values()["downsample_ratio"] == 1.0
 
 
 def test_an_unknown_key_of_a_processor_file_is_noted_and_one_of_the_model_is_not(folder: Folder) -> None:
