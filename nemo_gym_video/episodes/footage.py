@@ -94,7 +94,7 @@ def encode_clip(frames: Pixels, times: Sequence[float]) -> bytes:
     ticks = [round((time - times[0]) * _TICKS) for time in times]
     gaps = [after - before for before, after in pairwise(ticks)] or [_TICKS]
     file = io.BytesIO()
-    with av.open(file, "w", format="mp4", options={"movflags": "faststart"}) as container:
+    with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=Fraction(_TICKS, max(1, min(gaps))))
         stream.width, stream.height = width, height
         stream.pix_fmt = "yuv420p" if width % 2 == 0 and height % 2 == 0 else "yuv444p"
