@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -32,13 +32,17 @@ _TERMINATE_GRACE_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What to start: Gym configuration files (as Gym finds them), values laid over them, and where logs go."""
+    """What to start: Gym configuration files (as Gym finds them), values laid over them, and where logs go.
+
+    ``variables`` are environment variables that every server sees.
+    """
 
     config_paths: tuple[str, ...]
     overrides: Mapping[str, Any]
     logs: Path
     timeout_s: float = 110.0
     search_roots: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class ProcessGroup:
@@ -186,7 +190,8 @@ class GymServers:
 def _environment(launch: Launch) -> dict[str, str]:
     roots = [str(root) for root in (*launch.search_roots, search_root())]
     roots += [root for root in os.environ.get(_EXTRA_ROOTS, "").split(os.pathsep) if root]
-    return {**os.environ, _EXTRA_ROOTS: os.pathsep.join(dict.fromkeys(roots)), "PYTHONUNBUFFERED": "1"}
+    joined = os.pathsep.join(dict.fromkeys(roots))
+    return {**os.environ, **launch.variables, _EXTRA_ROOTS: joined, "PYTHONUNBUFFERED": "1"}
 
 
 def _told_failure(event: Mapping[str, Any]) -> ServerStartError:

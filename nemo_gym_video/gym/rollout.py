@@ -18,6 +18,7 @@ from nemo_gym_video.errors import ServerStartError
 from nemo_gym_video.gym.catalog import Environment, search_roots
 from nemo_gym_video.gym.inputs import Inputs
 from nemo_gym_video.gym.launch import GymServers, Launch
+from nemo_gym_video.gym.settings import MEDIA_ROOTS_VARIABLE, MEDIA_STORE_VARIABLE
 from nemo_gym_video.gym.tail import Results
 
 VIDEO_AGENT = "video_agent"
@@ -197,6 +198,11 @@ def _launch(plan: Plan, endpoint: Endpoint) -> Launch:
         overrides=overrides,
         logs=logs,
         search_roots=search_roots(),
+        # For verifier servers that read and make media themselves.
+        variables={
+            MEDIA_STORE_VARIABLE: str(_media_store(plan)),
+            MEDIA_ROOTS_VARIABLE: os.pathsep.join(str(root) for root in _all_roots(plan)[1:]),
+        },
     )
 
 
@@ -224,6 +230,6 @@ def _all_roots(plan: Plan) -> Sequence[Path]:
     if not plan.media_roots:
         for environment in plan.environments:
             roots += [environment.root / root for agent in environment.agents for root in agent.media_roots]
-    more = os.environ.get("NEMO_GYM_VIDEO_MEDIA_ROOTS", "")
+    more = os.environ.get(MEDIA_ROOTS_VARIABLE, "")
     roots += [Path(root).absolute() for root in more.split(os.pathsep) if root]
     return list(dict.fromkeys(roots))
