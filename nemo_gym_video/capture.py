@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records every model call of a rollout once, as what it adds to its parent call: tokens and media.
 
-Two token spaces. *Compact* has one placeholder a media item: what a chat template renders, and what a request to
-the engine must be in. *Expanded* has one placeholder a feature: what the engine made of it, and what is trained on.
-A template renders an earlier answer again and may tokenise it differently from what the model generated; ``splice``
-puts the recorded compact chain in its place. Doing that in expanded space would make the engine expand twice.
+Two token spaces. *Compact* has one placeholder a media item: what a chat template renders, and what a request
+to the engine must be in. *Expanded* has one placeholder a feature: what the engine made of it, and what is trained
+on. A template renders an earlier answer again and may tokenise it differently from what the model generated;
+``splice`` puts the recorded compact chain in its place. Doing that in expanded space would make the engine expand
+twice.
 """
 
 from __future__ import annotations

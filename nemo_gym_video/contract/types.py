@@ -168,8 +168,14 @@ class RowContract:
         return [item for item in self.items if item.kind == "video"]
 
     def with_items(self, items: Sequence[ContractItem]) -> RowContract:
-        """The contract with ``items`` after its own (an environment's media), predicted if it can count."""
-        return dataclasses.replace(self, items=(*self.items, *items)).completed()
+        """The contract with ``items`` after its own (an environment's media), predicted if it can count.
+
+        A row without media of its own takes the mode of what the environment brings first.
+        """
+        mode = self.mode
+        if mode == "none" and items:
+            mode = "images" if items[0].kind == "image" else "native_video"
+        return dataclasses.replace(self, mode=mode, items=(*self.items, *items)).completed()
 
     def check_messages(self, conversation: str | Sequence[Any], *, where: Where | None = None) -> None:
         """Raise ``ContractError`` unless the contract was made for exactly these (raw) messages."""

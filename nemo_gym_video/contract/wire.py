@@ -27,6 +27,9 @@ _FOLDER_FAMILIES = ("hf",)
 _MAX_ITEMS = 10_000
 _MAX_FRAMES_IN_ALL = 1_000_000
 
+_PROCESSOR_FIELDS = ("family", "settings", "fingerprint", "max_model_len", "text_tokens", "processor_cache",
+                     "pruning_rate")  # fmt: skip
+
 Check = Callable[[object], Any]
 
 
@@ -154,7 +157,7 @@ class _Fields:
 
 def contract_from_json(value: object, *, where: Where | None = None) -> RowContract:
     """Read a contract; ``ContractError`` names the first field that does not fit."""
-    fields = _Fields(value, "", where)
+    fields = _Fields(_lifted(value), "", where)
     fields.take("version", _one_of((CONTRACT_VERSION,)), str(CONTRACT_VERSION), default=CONTRACT_VERSION)
     items_json = fields.take("items", _list_of(dict, _MAX_ITEMS), "a list of objects", required=True)
     items = tuple(_item(item, f"items[{place}]", where) for place, item in enumerate(items_json))
@@ -171,6 +174,14 @@ def contract_from_json(value: object, *, where: Where | None = None) -> RowContr
     if (mode == "none") != (not items):
         raise fields.wrong("mode", mode, "none exactly when there are no items")
     return RowContract(mode=mode, items=items, message_digest=digest, processor=processor, media_token_ids=ids)
+
+
+def _lifted(value: object) -> object:
+    """By hand the processor's fields may stand at the top, as in a count request; move them where they belong."""
+    if not isinstance(value, Mapping) or "processor" in value or "family" not in value:
+        return value
+    processor = {name: value[name] for name in _PROCESSOR_FIELDS if name in value}
+    return {name: entry for name, entry in value.items() if name not in processor} | {"processor": processor}
 
 
 def _mode_of(items: tuple[ContractItem, ...]) -> str:
@@ -220,7 +231,9 @@ def _settings(family: str, values: Mapping[str, Any]) -> ProcessorSettings:
 def _item(value: object, path: str, where: Where | None) -> ContractItem:
     fields = _Fields(value, path, where)
     kind = fields.take("kind", _one_of(_KINDS), "image or video", required=True)
-    count = fields.take("frames", _int(1, MAX_FRAMES), f"1 to {MAX_FRAMES}", default=1)
+    lengths = fields.take("run_lengths", _ints(low=1, high=LARGEST), "a list of positive integers")
+    by_runs = len(lengths or ()) or 1 if kind == "video" else 1
+    count = fields.take("frames", _int(1, MAX_FRAMES), f"1 to {MAX_FRAMES}", default=by_runs)
     indices = fields.take("frame_indices", _indices, "rising frame numbers, or start, step and count")
     fps = fields.take("fps", _number(0, 1e6, open_low=True), "a positive number")
     times = fields.take("timestamps", _numbers, "a list of seconds", default=_times(indices, fps))
@@ -230,6 +243,10 @@ def _item(value: object, path: str, where: Where | None) -> ContractItem:
         if listed is not None and len(listed) != count:
             raise fields.wrong(name, f"{len(listed)} entries", f"one a frame ({count})")
     regions_json = fields.take("regions", _list_of(dict, MAX_FRAMES), "a list of objects")
+    if lengths is not None:
+        if regions_json is not None:
+            raise fields.wrong("run_lengths", "both", "either run_lengths or regions")
+        regions_json = _by_runs(lengths, kind, count)
     item = ContractItem(
         kind=kind,
         counted_as=fields.take("counted_as", _one_of(_KINDS), "image or video", default=kind),
@@ -251,6 +268,17 @@ def _item(value: object, path: str, where: Where | None) -> ContractItem:
     if kind == "image" and item.counted_as != "image":
         raise fields.wrong("counted_as", item.counted_as, "image for an image")
     return item
+
+
+def _by_runs(lengths: tuple[int, ...], kind: str, frames: int) -> list[dict[str, Any]]:
+    """Regions from bare run lengths: an image is one region, a video one a run, each over equally many frames."""
+    if kind == "image" or len(lengths) == 1:
+        return [{"run_lengths": list(lengths), "frames": frames}]
+    step = -(-frames // len(lengths)) if lengths else 1
+    return [
+        {"run_lengths": [length], "frames": max(1, min(step, frames - place * step))}
+        for place, length in enumerate(lengths)
+    ]
 
 
 def _regions(written: list[Any], path: str, frames: int, where: Where | None) -> tuple[Region, ...]:

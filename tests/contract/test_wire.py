@@ -49,6 +49,29 @@ def test_irregular_times_are_kept_exactly() -> None:
     assert row.to_json()["items"][0]["timestamps"] == times
 
 
+def test_by_hand_the_processor_may_stand_at_the_top() -> None:
+    short = loaded({"family": "nemotron_omni", "settings": {"video_maintain_aspect_ratio": False},
+                    "max_model_len": 32768, "items": [VIDEO]})  # fmt: skip
+    long = loaded({"processor": {"family": "nemotron_omni", "settings": {"video_maintain_aspect_ratio": False},
+                                 "max_model_len": 32768}, "items": [VIDEO]})  # fmt: skip
+    assert short == long
+    assert short.completed().total == 8192
+
+
+def test_by_hand_run_lengths_are_enough() -> None:
+    row = loaded({"items": [VIDEO | {"run_lengths": [252] * 32}, {"kind": "image", "run_lengths": [64, 64]}]})
+    video, image = row.items
+    assert video.regions is not None
+    assert image.regions is not None
+    assert [region.frames for region in video.regions] == [(place, place + 2) for place in range(0, 64, 2)]
+    assert [region.run_lengths for region in image.regions] == [(64, 64)]
+    (bare,) = loaded({"items": [{"kind": "video", "run_lengths": [9, 9, 9]}]}).items
+    assert (bare.frames, len(bare.regions or ())) == (3, 3)
+    (odd,) = loaded({"items": [{"kind": "video", "frames": 7, "run_lengths": [9] * 4}]}).items
+    assert odd.regions is not None
+    assert odd.regions[-1].frames == (6, 7)
+
+
 regions = st.builds(
     Region,
     run_lengths=st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple),
@@ -168,6 +191,14 @@ BAD: list[tuple[str, Any, str]] = [
     ("counted_as", {"items": [{"kind": "image", "counted_as": "video"}]}, "counted_as"),
     ("digest", {"items": [{"kind": "image", "digest": "md5:1"}]}, "digest"),
     ("message digest", {"items": [], "message_digest": "sha256:xyz"}, "message_digest"),
+    ("runs for too few frames", {"items": [{"kind": "video", "frames": 3, "run_lengths": [9] * 4}]}, "regions"),
+    ("runs that do not divide", {"items": [{"kind": "video", "frames": 9, "run_lengths": [9] * 7}]}, "regions"),
+    ("no runs", {"items": [{"kind": "video", "run_lengths": []}]}, "regions"),
+    (
+        "runs twice",
+        {"items": [{"kind": "image", "run_lengths": [1], "regions": [{"run_lengths": [1]}]}]},
+        "either",
+    ),
     ("empty run lengths", {"items": [{"kind": "image", "regions": [{"run_lengths": []}]}]}, "regions"),
     ("run of zero", {"items": [{"kind": "image", "regions": [{"run_lengths": [0]}]}]}, "run_lengths"),
     ("no regions", {"items": [{"kind": "image", "regions": []}]}, "regions"),
