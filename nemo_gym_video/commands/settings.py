@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +32,7 @@ def show(
     if as_json:
         print(json.dumps(_body(loaded), ensure_ascii=False))
     else:
-        _print(loaded)
+        _print(loaded, folder=f"{Path(name)}/")
 
 
 @settings.command("diff")
@@ -78,7 +79,7 @@ def _body(loaded: LoadedSettings) -> dict[str, Any]:
     }
 
 
-def _print(loaded: LoadedSettings) -> None:
+def _print(loaded: LoadedSettings, *, folder: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -87,7 +88,7 @@ def _print(loaded: LoadedSettings) -> None:
     console.print(f"family {chosen.family}, {chosen.fingerprint}", soft_wrap=True)
     table = Table("setting", "value", "source", box=None, pad_edge=False)
     for name, value in chosen.values().items():
-        table.add_row(name, json.dumps(value), loaded.sources[name])
+        table.add_row(name, json.dumps(value), loaded.sources[name].removeprefix(folder))
     console.print(table)
     strings = " ".join(chosen.placeholder_strings)
     ids = ", ".join(str(number) for number in chosen.media_token_ids) or "in the checkpoint's tokenizer"

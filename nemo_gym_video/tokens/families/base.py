@@ -13,7 +13,8 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -224,9 +225,17 @@ class ProcessorSettings(ABC):
             "fingerprint": self.fingerprint,
         } | self.values()
 
-    @abstractmethod
     def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
         """The regions of every item of one model call, whose sizes were checked before."""
+        counts = []
+        for index, item in enumerate(request.items):
+            with at_item(index):
+                counts.append(self.count_item(item, request))
+        return tuple(counts)
+
+    @abstractmethod
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """The regions of one item, by itself where the family counts items so."""
 
     @abstractmethod
     def engine_arguments(self) -> dict[str, object]:
@@ -238,7 +247,7 @@ class ProcessorSettings(ABC):
         Tries the family's own rule at every budget the engine could have given; ``None`` unless exactly one grid
         comes out. A family whose count does not depend on engine state has one candidate.
         """
-        return only(self.count_items(CountRequest(items=(size,)))[0].regions, target_tokens)
+        return only(self.count_item(size, CountRequest(items=(size,))).regions, target_tokens)
 
 
 @lru_cache(maxsize=256)
@@ -247,6 +256,16 @@ def _fingerprint(settings: ProcessorSettings) -> str:
     body = {"family": settings.family, "rule_version": settings.rule_version, "settings": values}
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@contextmanager
+def at_item(index: int) -> Iterator[None]:
+    """Name the item in a ``RowError`` from within."""
+    try:
+        yield
+    except RowError as error:
+        place = Where(item=index)
+        raise RowError(error.problem, got=error.got, allowed=error.allowed, where=place) from error
 
 
 def only(candidates: Iterable[Region], target_tokens: int) -> tuple[Grid, Grid] | None:

@@ -59,9 +59,9 @@ class Gemma4Settings(ProcessorSettings):
         """Only the names of Gemma 4 itself."""
         return name in cls.checkpoint_names
 
-    def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
-        """No item depends on another."""
-        return tuple(self._image(item) if item.kind == "image" else self._video(item) for item in request.items)
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """An image is one run, a video one a frame."""
+        return self._image(item) if item.kind == "image" else self._video(item)
 
     def _image(self, item: MediaSize) -> ItemCount:
         return ItemCount(kind="image", regions=(self._region(self._blocks(item, self.max_soft_tokens)),))

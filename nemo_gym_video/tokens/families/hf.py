@@ -17,9 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nemo_gym_video.errors import ProcessorSettingsError, RowError, Where
+from nemo_gym_video.errors import ProcessorSettingsError, RowError
 from nemo_gym_video.tokens.families.base import MediaTokens, ProcessorSettings, setting
-from nemo_gym_video.tokens.types import CountRequest, ItemCount, Region
+from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
 
 _MOST_PIXELS = 100_000_000
 
@@ -63,23 +63,18 @@ class HfSettings(ProcessorSettings):
         versions = _transformers_version() + json.dumps(body, sort_keys=True)
         return "sha256:" + hashlib.sha256(versions.encode() + b"\n" + content).hexdigest()
 
-    def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
-        """Every image on its own."""
-        counts = []
-        for index, item in enumerate(request.items):
-            where = Where(item=index)
-            if item.kind == "video":
-                raise RowError("family 'hf' counts images only", got="video", allowed="image", where=where)
-            if item.width * item.height > _MOST_PIXELS:
-                raise RowError(
-                    "image is too large to be processed for its count",
-                    got=[item.width, item.height],
-                    allowed=f"{_MOST_PIXELS} pixels",
-                    where=where,
-                )
-            region = _ask(self.path, self.fingerprint, item.width, item.height, self.image_seq_length)
-            counts.append(ItemCount(kind="image", regions=(region,)))
-        return tuple(counts)
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """What the processor makes of a blank image of that size."""
+        if item.kind == "video":
+            raise RowError("family 'hf' counts images only", got="video", allowed="image")
+        if item.width * item.height > _MOST_PIXELS:
+            raise RowError(
+                "image is too large to be processed for its count",
+                got=[item.width, item.height],
+                allowed=f"{_MOST_PIXELS} pixels",
+            )
+        region = _ask(self.path, self.fingerprint, item.width, item.height, self.image_seq_length)
+        return ItemCount(kind="image", regions=(region,))
 
     def engine_arguments(self) -> dict[str, object]:
         """The engine reads the same folder."""

@@ -91,14 +91,11 @@ class InternVLSettings(ProcessorSettings):
                 allowed="min <= max",
             )
 
-    def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
-        """No item depends on another."""
-        return tuple(
-            ItemCount(kind="image", regions=(self._image(item, self.max_patches),))
-            if item.kind == "image"
-            else self._video(item)
-            for item in request.items
-        )
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """An image is one run, a video one a frame."""
+        if item.kind == "video":
+            return self._video(item)
+        return ItemCount(kind="image", regions=(self._image(item, self.max_patches),))
 
     def _region(self, rows: int, columns: int, *, tiles: int, frames: tuple[int, int] = (0, 1)) -> Region:
         # A tile's features form a square before the pixel shuffle halves its sides.

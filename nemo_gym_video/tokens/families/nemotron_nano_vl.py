@@ -47,14 +47,11 @@ class NemotronNanoVLSettings(NemotronSettings):
                 allowed=f"multiples of {self.patch_size * self.merge}",
             )
 
-    def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
-        """No item depends on another."""
-        return tuple(
-            ItemCount(kind="image", regions=(self._image(item, self.max_num_tiles),))
-            if item.kind == "image"
-            else self.count_video(item, request.pruning_rate)
-            for item in request.items
-        )
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """An image is one run, a video one a tubelet."""
+        if item.kind == "video":
+            return self.count_video(item, request.pruning_rate)
+        return ItemCount(kind="image", regions=(self._image(item, self.max_num_tiles),))
 
     def _image(self, item: MediaSize, most: int) -> Region:
         side = self.force_image_size

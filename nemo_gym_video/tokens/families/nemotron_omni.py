@@ -7,13 +7,14 @@ Derived from the behaviour of vLLM 0.25.1 and 0.29.0 (equal) and, with ``joint_i
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nemo_gym_video.errors import ProcessorSettingsError, RowError
-from nemo_gym_video.tokens.families.base import Grid, setting
+from nemo_gym_video.tokens.families.base import Grid, at_item, setting
 from nemo_gym_video.tokens.families.nemotron import NemotronSettings, has_dynamic_resolution
 from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
 
@@ -23,6 +24,7 @@ _ROUNDS = 10
 # More patches than any checked size has.
 _BOUNDLESS = 2**62
 
+_CACHE_NOTES = ("processor cache on: an image seen in an earlier call keeps the count of that call",)
 _TRANSFORMERS_NAMES = ("nemotronhomni",)
 _RELEASED = {
     "min_num_patches": 1024,
@@ -77,15 +79,17 @@ class NemotronOmniSettings(NemotronSettings):
 
     def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
         """Images share the budget; a video depends on nothing but itself."""
-        images = tuple(item for item in request.items if item.kind == "image")
-        grids = iter(self._image_grids(images, request))
-        notes = self._image_notes(images, request)
+        grids = self._image_grids(request)
         return tuple(
-            self._image(next(grids), notes)
-            if item.kind == "image"
-            else self.count_video(item, request.pruning_rate)
-            for item in request.items
+            self._image(grids[index], request) if item.kind == "image" else self.count_item(item, request)
+            for index, item in enumerate(request.items)
         )
+
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """One item as if it were alone in the call."""
+        if item.kind == "video":
+            return self.count_video(item, request.pruning_rate)
+        return self.count_items(dataclasses.replace(request, items=(item,)))[0]
 
     # Images
 
@@ -122,36 +126,37 @@ class NemotronOmniSettings(NemotronSettings):
         text = request.text_tokens if self.joint_image_budget else 0
         return max((length - text - _RESERVED_TOKENS) * self.merge**2, self.min_num_patches * images)
 
-    def _image_grids(self, images: tuple[MediaSize, ...], request: CountRequest) -> list[Grid]:
+    def _image_grids(self, request: CountRequest) -> dict[int, Grid]:
+        """The grid of every image by its place in the call, scaled down until they fit together."""
+        images = {index: item for index, item in enumerate(request.items) if item.kind == "image"}
         total_budget = self._context_budget(len(images), request)
         ceiling = min(total_budget, self.max_num_patches) if self.max_num_patches else total_budget
-        budgets = [max(ceiling, self.min_num_patches)] * len(images)
-        grids: list[Grid] = []
+        budgets = dict.fromkeys(images, max(ceiling, self.min_num_patches))
+        grids: dict[int, Grid] = {}
         for _ in range(_ROUNDS if self.joint_image_budget else 1):
-            grids = [self.image_grid(size, budget) for size, budget in zip(images, budgets, strict=True)]
-            total = sum(height * width for height, width in grids)
+            for index, size in images.items():
+                with at_item(index):
+                    grids[index] = self.image_grid(size, budgets[index])
+            areas = {index: height * width for index, (height, width) in grids.items()}
+            total = sum(areas.values())
             if total <= total_budget:
                 break
             scale = total_budget / total
-            smaller = [max(self.min_num_patches, int(width * height * scale)) for height, width in grids]
-            if all(new >= old for new, old in zip(smaller, budgets, strict=True)):
-                smaller = [self.min_num_patches] * len(images)
+            smaller = {index: max(self.min_num_patches, int(area * scale)) for index, area in areas.items()}
+            if all(smaller[index] >= budgets[index] for index in images):
+                smaller = dict.fromkeys(images, self.min_num_patches)
             budgets = smaller
         return grids
 
-    def _image_notes(self, images: tuple[MediaSize, ...], request: CountRequest) -> tuple[str, ...]:
-        if request.processor_cache and self.joint_image_budget and images:
-            return ("processor cache on: an image seen in an earlier call keeps the count of that call",)
-        return ()
-
-    def _image(self, grid: Grid, notes: tuple[str, ...]) -> ItemCount:
+    def _image(self, grid: Grid, request: CountRequest) -> ItemCount:
         height, width = grid
         region = Region(
             run_lengths=(height * width // self.merge**2,),
             grid=grid,
             processed_size=(width * self.patch_size, height * self.patch_size),
         )
-        return ItemCount(kind="image", regions=(region,), notes=notes)
+        cached = request.processor_cache and self.joint_image_budget
+        return ItemCount(kind="image", regions=(region,), notes=_CACHE_NOTES if cached else ())
 
     def grid_for_count(self, size: MediaSize, target_tokens: int) -> tuple[Grid, Grid] | None:
         """The grid of an image with ``target_tokens``, when just one comes out over every possible budget.

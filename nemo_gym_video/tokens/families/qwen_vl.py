@@ -107,14 +107,11 @@ class QwenSettings(ProcessorSettings):
         """Pixels a token takes along each side."""
         return self.patch_size * self.merge_size
 
-    def count_items(self, request: CountRequest) -> tuple[ItemCount, ...]:
-        """No item depends on another."""
-        return tuple(
-            ItemCount(kind="image", regions=(self._image(item),))
-            if item.kind == "image"
-            else self.count_video(item)
-            for item in request.items
-        )
+    def count_item(self, item: MediaSize, request: CountRequest) -> ItemCount:
+        """An image is one run; a video is what the family makes of it."""
+        if item.kind == "video":
+            return self.count_video(item)
+        return ItemCount(kind="image", regions=(self._image(item),))
 
     @abstractmethod
     def count_video(self, item: MediaSize) -> ItemCount:
