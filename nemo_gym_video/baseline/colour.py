@@ -15,6 +15,8 @@ Mask = NDArray[np.bool_]
 
 _BINS = (8, 32, 32)
 # Hue is in OpenCV's half degrees. The named colours are at least 40 degrees apart.
+# How many times the surroundings count: rather miss a pixel of the object than take in the ground.
+_CAUTION = 4
 _HUE_SLACK = 9
 _MIN_SATURATION = 130
 _MIN_VALUE = 70
@@ -25,16 +27,19 @@ def chroma(frame: Pixels) -> NDArray[np.uint8]:
 
     Shading changes the brightness of a surface and leaves the shares alone.
     """
-    light = cv2.GaussianBlur(frame, (3, 3), 0).astype(np.uint16)
-    total = np.maximum(light.sum(axis=2), 1)
-    shares = light[..., :2] * 255 // total[..., None]
-    return np.dstack([shares, light.max(axis=2)]).astype(np.uint8)
+    red, green, blue = cv2.split(cv2.GaussianBlur(frame, (3, 3), 0))
+    total = red.astype(np.uint16) + green + blue
+    scale = np.float32(255) / np.maximum(total, 1)
+    brightness = cv2.max(cv2.max(red, green), blue)
+    shares = [np.asarray(light * scale, np.uint8) for light in (red, green)]
+    return np.asarray(cv2.merge([*shares, brightness]), np.uint8)
 
 
 def chroma_bins(frame: Pixels) -> NDArray[np.int32]:
     """The histogram bin of every pixel, shape [height, width]."""
-    values = chroma(frame).astype(np.int32)
-    bins: NDArray[np.int32] = ((values[..., 2] >> 5) << 10) + ((values[..., 0] >> 3) << 5) + (values[..., 1] >> 3)
+    red, green, brightness = cv2.split(chroma(frame))
+    high = (brightness >> 5).astype(np.int32) << 10
+    bins: NDArray[np.int32] = high + ((red >> 3).astype(np.int32) << 5) + (green >> 3)
     return bins
 
 
@@ -44,7 +49,7 @@ class ColourModel:
     def __init__(self, bins: NDArray[np.int32], inside: Mask, outside: Mask) -> None:
         """Learn from one frame's ``chroma_bins``: pixels ``inside`` the object, and ``outside`` it."""
         front, back = _density(bins[inside]), _density(bins[outside])
-        self._table = (front / (front + back + 1e-7)).astype(np.float32)
+        self._table = (front / (front + _CAUTION * back + 1e-7)).astype(np.float32)
 
     def posterior(self, bins: NDArray[np.int32]) -> NDArray[np.float32]:
         """Smoothed probability of being the object for every pixel of a frame."""

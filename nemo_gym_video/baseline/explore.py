@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 
 from nemo_gym_video.baseline import choose
-from nemo_gym_video.baseline.seen import SeenMedia, SeenMessage, text_of
+from nemo_gym_video.baseline.seen import SeenMessage, text_of
 from nemo_gym_video.prepare.questions import read_options, read_question
 
 _MAX_CLIPS = 3
 _CLIP_FRAMES = 24
 _FINE_ENOUGH_S = 0.25
 _MARGIN_S = 0.3
+_FIRST_TIME = re.compile(r"\bat (\d{1,6}\.\d\d)\b")
+_FRAME_LIMIT = re.compile(r"\bat most (\d{1,6})\b")
 
 
 def matches(messages: Sequence[SeenMessage]) -> bool:
@@ -30,17 +33,13 @@ def respond(messages: Sequence[SeenMessage], *, rng: random.Random | None, tempe
     """A clip request, or the final boxed letter."""
     asked = sum(message.role == "assistant" for message in messages)
     span = _wanted_span(messages)
-    refused = asked > 0 and not any(isinstance(part, SeenMedia) for part in messages[-1].parts)
     out_of_turns = "Answer now" in messages[-1].text
     fine = span[1] - span[0] <= _FINE_ENOUGH_S
-    if refused or out_of_turns or asked >= _MAX_CLIPS or (asked > 0 and fine):
+    if out_of_turns or asked >= _MAX_CLIPS or (asked > 0 and fine):
         return choose.respond(messages, rng=rng, temperature=temperature)
-    start, end = max(0.0, span[0] - _MARGIN_S), span[1] + _MARGIN_S
-    clip = {
-        "start": round(start, 2),
-        "end": round(end, 2),
-        "fps": round(min(24.0, _CLIP_FRAMES / (end - start)), 2),
-    }
+    start, end = max(span[0] - _MARGIN_S, _first_time(messages)), span[1] + _MARGIN_S
+    fps = min(24.0, (_frames_allowed(messages) - 1) / (end - start))
+    clip = {"start": round(start, 2), "end": round(end, 2), "fps": round(fps, 2)}
     return f"<request>{json.dumps({'clip': clip})}</request>"
 
 
@@ -51,3 +50,15 @@ def _wanted_span(messages: Sequence[SeenMessage]) -> tuple[float, float]:
     options = [option for _, option in read_options(text)]
     choice = choose.choose(messages, question, options) if question else None
     return (0.0, 2.0) if choice is None else choice.span
+
+
+def _first_time(messages: Sequence[SeenMessage]) -> float:
+    """The first time that the environment has named, which is when the video starts."""
+    found = _FIRST_TIME.search(text_of(messages))
+    return float(found[1]) if found else 0.0
+
+
+def _frames_allowed(messages: Sequence[SeenMessage]) -> int:
+    """Frames to ask for: few enough for what a refusal has said."""
+    limits = [int(limit) for limit in _FRAME_LIMIT.findall(text_of(messages))]
+    return max(2, min([_CLIP_FRAMES, *limits]))

@@ -24,6 +24,7 @@ _FLOOD_TOLERANCE = (18, 18, 130)
 _MAX_OBJECT_SHARE = 0.2
 _MIN_AREA = 12
 _MIN_AREA_SHARE = 0.03
+_FOUND_AGAIN_SHARE = 0.2
 _SURE = 0.5
 _MIN_FIT = 0.6
 _SEEDS = tuple((across, down) for across in (0.5, 0.35, 0.65) for down in (0.5, 0.35, 0.65))
@@ -135,8 +136,8 @@ class _Follower:
         blobs = find_blobs(mask, min_area=max(_MIN_AREA, _MIN_AREA_SHARE * self._area))
         near = [blob for blob in blobs if _overlap(blob.box, predicted.box) > 0]
         if self._colour_anywhere:
-            near = near or blobs[:1]
-        elif sum(blob.area for blob in near) > 2.5 * self._area:
+            near = near or [blob for blob in blobs[:1] if blob.area >= _FOUND_AGAIN_SHARE * self._area]
+        elif near and sum(blob.area for blob in near) > self._room_to_grow(near, mask) * self._area:
             near = []
         if not near:
             return None, mask
@@ -144,6 +145,11 @@ class _Follower:
         self._area = max(self._area, min(chosen.area, 2 * self._area))
         xy = predicted.xy if chosen.contains(predicted.xy) else near[0].interior()
         return Found(xy, chosen.box), chosen.paste(mask.shape)
+
+    def _room_to_grow(self, blobs: list[Blob], frame: Mask) -> float:
+        """How many times its area an object may have in the next frame: more while it comes in over the border."""
+        x1, y1, x2, y2 = join(blobs).box
+        return 6.0 if x1 == 0 or y1 == 0 or x2 == frame.shape[1] or y2 == frame.shape[0] else 2.5
 
     def _by_template(self, gray: Gray) -> tuple[Found | None, Mask]:
         height, width = self._template.shape

@@ -20,12 +20,12 @@ from nemo_gym_video.baseline.chat import ChatMedia
 from nemo_gym_video.baseline.media_cache import MediaCache
 from nemo_gym_video.baseline.seen import Pixels, SeenMedia
 from nemo_gym_video.baseline.tokenizer import IMAGE, IMG_END, IMG_START, encode
-from nemo_gym_video.errors import MediaDecodeError
 from nemo_gym_video.media.image import read_image
+from nemo_gym_video.media.manifest import open_manifest
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaBlob, MediaSources
 from nemo_gym_video.media.video import open_clip
-from nemo_gym_video.messages import FrameManifest, is_manifest_url
+from nemo_gym_video.messages import is_manifest_url
 from nemo_gym_video.tokens.counts import count_request
 from nemo_gym_video.tokens.families.nemotron_omni import NemotronOmniSettings
 from nemo_gym_video.tokens.sampling import sample_frames, tubelet_labels
@@ -124,28 +124,27 @@ class MediaProcessor:
         )
 
     def _open_manifest(self, item: ChatMedia) -> SeenMedia:
-        manifest = FrameManifest.from_url(item.url, where=item.where)
-        blobs = [self._sources.open(path, kind="image", where=item.where) for path in manifest.frame_paths]
+        manifest, blobs = open_manifest(self._sources, item.url, where=item.where)
         digest = hashlib.sha256("".join(blob.digest for blob in blobs).encode()).hexdigest()
-        return self._cache.get(("frames", digest, manifest.fps), lambda: self._load_frames(blobs, manifest, item))
+        return self._cache.get(
+            ("frames", digest, manifest.fps), lambda: self._load_frames(blobs, manifest.fps, item)
+        )
 
-    def _load_frames(self, blobs: Sequence[MediaBlob], manifest: FrameManifest, item: ChatMedia) -> SeenMedia:
+    def _load_frames(self, blobs: Sequence[MediaBlob], fps: float, item: ChatMedia) -> SeenMedia:
         limits = self._sources.policy.limits
-        images = (read_image(blob, limits=limits, where=item.where) for blob in blobs)
-        frames, sizes = [], set()
-        for image in images:
+        size, frames = (0, 0), []
+        for blob in blobs:
+            image = read_image(blob, limits=limits, where=item.where)
+            size = image.size
             frames.append(_shrink(image.pixels))
-            sizes.add(image.size)
-        if len(sizes) > 1:
-            raise MediaDecodeError("frames of one manifest differ in size", got=sorted(sizes), where=item.where)
         indices = tuple(range(len(frames)))
         return SeenMedia(
             kind="video",
             frames=tuple(frames),
-            size=sizes.pop(),
+            size=size,
             indices=indices,
-            timestamps=tuple(index / manifest.fps for index in indices),
-            fps=manifest.fps,
+            timestamps=tuple(index / fps for index in indices),
+            fps=fps,
         )
 
 

@@ -15,7 +15,6 @@ from nemo_gym_video.baseline.refer import locate
 from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage
 
 _TIMES = re.compile(r"\bat ((?:\d{1,6}\.\d\d, ){0,4095}\d{1,6}\.\d\d) s\.")
-_STILL_TIME = re.compile(r"(\d{1,6}\.\d\d) s:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +28,16 @@ class TimedFrame:
 def read_timeline(messages: Sequence[SeenMessage], *, duration_s: float) -> list[TimedFrame]:
     """Every frame shown so far, in order of time.
 
-    Times come from the words before the media (``at 0.00, 1.50 s.``) when there are as many as frames, else from a
-    video's own timestamps, else frames are taken as spread evenly from the first to the last of ``duration_s``
-    seconds (cached frames and stills carry no clock).
+    Times come from the words before the media (``at 0.00, 1.50 s.``). When the processor took other frames of a
+    clip than the words list, its own timestamps count from the first listed time. Without words they count alone,
+    and where there is no clock (cached frames, stills) frames are spread evenly over ``duration_s`` seconds.
     """
     frames: list[TimedFrame] = []
     for message in messages:
         media = [part for part in message.parts if isinstance(part, SeenMedia)]
         pixels = [frame for item in media for frame in item.frames]
-        times = _written_times(message.text, len(pixels)) or _own_times(media, len(pixels), duration_s)
+        written = _written_times(message.text)
+        times = written if len(written) == len(pixels) else _own_times(media, len(pixels), duration_s, written[:1])
         frames += [TimedFrame(time, frame) for time, frame in zip(times, pixels, strict=True)]
     return sorted(frames, key=lambda frame: frame.time)
 
@@ -61,18 +61,15 @@ def presence(frames: Sequence[TimedFrame], colour: str, shape: str | None) -> li
     return [found is not None for found in locate([frame.pixels for frame in frames], colour, shape)]
 
 
-def _written_times(text: str, count: int) -> list[float]:
+def _written_times(text: str) -> list[float]:
     found = _TIMES.search(text)
-    times = [float(time) for time in found[1].split(", ")] if found else []
-    if count and len(times) != count:
-        times = [float(time) for time in _STILL_TIME.findall(text)]
-    return times if len(times) == count else []
+    return [float(time) for time in found[1].split(", ")] if found else []
 
 
-def _own_times(media: Sequence[SeenMedia], count: int, duration_s: float) -> list[float]:
-    clocked = [time for item in media for time in item.timestamps if item.kind == "video"]
-    if len(clocked) == count and (count < 2 or clocked[-1] <= duration_s + 0.1) and len(media) == 1:
-        return clocked
+def _own_times(media: Sequence[SeenMedia], count: int, duration_s: float, start: Sequence[float]) -> list[float]:
+    clock = media[0].timestamps if len(media) == 1 and media[0].kind == "video" else ()
+    if clock and clock[-1] - clock[0] <= duration_s:
+        return [time - clock[0] + start[0] for time in clock] if start else list(clock)
     last = duration_s * (1 - 0.5 / max(1, count))
     return [float(time) for time in np.linspace(0, last, count)]
 
