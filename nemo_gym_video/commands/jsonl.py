@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ def answer_lines(
 
     A line that fails becomes ``{"error": "…"}`` in its place and the rest goes on.
     """
-    out = sys.stdout if out is None else out
+    out = _utf8_stdout() if out is None else out
     failed = False
     name = "stdin" if source == "-" else source
     with open_lines(source) as lines:
@@ -61,3 +62,10 @@ def answer_lines(
             out.write(json.dumps(answer, ensure_ascii=False) + "\n")
     out.flush()
     return int(failed)
+
+
+def _utf8_stdout() -> IO[str]:
+    """Standard output in UTF-8 whatever the locale; half a surrogate pair is written as a JSON escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    return sys.stdout

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tokens.runs import Run, find_runs
+from nemo_gym_video.tokens.runs import Run
 from nemo_gym_video.turns.assign import Need, carried_count
 
 
@@ -67,10 +67,42 @@ class TokenChain:
     def _find(self, token_ids: list[int], start: int, name: str, where: Where) -> tuple[Run, ...]:
         """Runs from ``start`` on. Only these tokens are looked at, so a long shared prefix costs nothing."""
         new = token_ids[start:] if start else token_ids
-        if not set(map(type, new)) <= {int}:
+        try:  # a sum is the fastest look at every element that there is
+            fits = type(sum(new)) is int
+        except TypeError:
+            fits = False
+        if not fits:
             raise RowError(f"{name} holds something that is no token id", allowed="integers", where=where)
-        runs = find_runs(new, self._ids) if self._ids else ()
-        return tuple(replace(run, start=run.start + start) for run in runs) if start else runs
+        return list_runs(new, self._ids, shift=start)
+
+
+def list_runs(token_ids: list[int], media_token_ids: Sequence[int], *, shift: int = 0) -> tuple[Run, ...]:
+    """``find_runs`` for a plain list, many times faster: no array is made of it. ``shift`` is added to starts."""
+    runs = []
+    size = len(token_ids)
+    for media_id in set(media_token_ids):
+        end = 0
+        while end < size:
+            try:
+                start = token_ids.index(media_id, end)
+            except ValueError:
+                break
+            end = _run_end(token_ids, start, media_id, size)
+            runs.append(Run(start + shift, end - start, media_id))
+    return tuple(sorted(runs, key=lambda run: run.start)) if len(media_token_ids) > 1 else tuple(runs)
+
+
+def _run_end(token_ids: list[int], start: int, media_id: int, size: int) -> int:
+    """First position after the run, found by comparing slices: doubling steps, then halving ones."""
+    end, step = start + 1, 1
+    while step:
+        grown = end + step
+        if grown <= size and token_ids[end:grown] == [media_id] * step:
+            end = grown
+            step *= 2
+        else:
+            step //= 2
+    return end
 
 
 def shared_prefix(seen: list[int], prompt: list[int]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nemo_gym_video.contract import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
-from nemo_gym_video.messages import FrameManifest, MediaGroup, MediaKind, MediaPart, is_manifest_url
+from nemo_gym_video.messages import FrameManifest, MediaGroup, MediaKind, MediaPart, is_manifest_url, short_url
 from nemo_gym_video.tokens.families.base import ProcessorSettings
 from nemo_gym_video.tokens.runs import Run
 from nemo_gym_video.tokens.types import CountRequest, MediaSize
@@ -22,21 +22,30 @@ _NOMINAL = (640, 480)  # the number of runs of a video does not depend on its si
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One media item of a turn: the occurrence, and what is known of its runs."""
+    """One media item of a turn before its tokens are looked at: what it is, and what is known of its runs."""
 
-    occurrence: Occurrence
+    ref: MediaRef
+    place: Place
     need: Need
+    frames: int | None = None
+    frame_indices: tuple[int, ...] | None = None
+    fps: float | None = None
 
-    def with_runs(self, runs: Sequence[Run]) -> Item:
-        """The same with its place in the tokens."""
-        lengths = tuple(run.length for run in runs)
-        occurrence = replace(
-            self.occurrence,
-            spans=tuple((run.start, run.end) for run in runs),
+    def occurrence(self, runs: Sequence[Run] | None) -> Occurrence:
+        """The item with its place in the tokens; without runs it has the predicted lengths, if there are any."""
+        predicted = self.need.run_lengths
+        lengths = (predicted or ()) if runs is None else tuple(run.length for run in runs)
+        return Occurrence(
+            kind=self.ref.kind,
+            ref=self.ref,
+            place=self.place,
+            frames=self.frames,
+            frame_indices=self.frame_indices,
+            fps=self.fps,
+            spans=tuple((run.start, run.end) for run in runs or ()),
             run_lengths=lengths,
-            provenance=("processor" if lengths == self.need.run_lengths else "engine") if runs else None,
+            provenance=("processor" if lengths == predicted else "engine") if lengths else None,
         )
-        return Item(occurrence=occurrence, need=self.need)
 
     def compare(self, runs: Sequence[Run], *, turn: int, place: int) -> list[Finding]:
         """Findings about an item that got ``runs``: none at all, or other lengths than predicted.
@@ -45,7 +54,9 @@ class Item:
         """
         kind, predicted = self.need.kind, self.need.run_lengths
         found = tuple(run.length for run in runs)
-        name = f"{kind} {self.occurrence.source[:200]!r}"
+        if runs and (predicted == found or (predicted is None and self.need.runs in (None, len(found)))):
+            return []
+        name = f"{kind} {short_url(self.ref.source)[:200]!r}"
         if not runs:
             return [Finding(kind="media_without_run", message=f"{name} has no run in the prompt", turn=turn,
                             item=place, expected=predicted or self.need.runs, found=0)]  # fmt: skip
@@ -169,16 +180,15 @@ class Predictions:
         media_id = None if known is None else known.digest
         if media_id is None and not group.tagged:
             media_id = self.recorded.get(reference_key(first.url)) if len(first.url) < 4096 else None
-        occurrence = Occurrence(
-            kind=group.kind,
+        return Item(
             ref=MediaRef(group.kind, tuple(part.url for part in group.parts), source=group.source,
                          tagged=group.tagged, media_id=media_id),
             place=Place(origin=origin, message=first.message, part=first.part, role=first.role),
+            need=self._need(group.kind, frames, known),
             frames=frames,
             frame_indices=None if known is None else known.frame_indices,
             fps=None if known is None else known.fps,
         )  # fmt: skip
-        return Item(occurrence=occurrence, need=self._need(group.kind, frames, known))
 
     def _frames(self, group: MediaGroup, known: ContractItem | None) -> int | None:
         if group.kind == "image":

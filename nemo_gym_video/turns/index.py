@@ -21,7 +21,7 @@ from nemo_gym_video.turns.rollout import (
     read_response,
     restore_tags,
 )
-from nemo_gym_video.turns.types import Finding, Skipped, Turn, TurnIndex
+from nemo_gym_video.turns.types import Finding, Occurrence, Skipped, Turn, TurnIndex
 
 if TYPE_CHECKING:
     from nemo_gym_video.contract import RowContract
@@ -102,7 +102,7 @@ class _Indexer:
             ))  # fmt: skip
         return TurnIndex(
             turns=tuple(self.turns),
-            unclaimed=tuple(item.occurrence for item in unclaimed),
+            unclaimed=tuple(item.occurrence(None) for item in unclaimed),
             skipped=tuple(self.skipped),
             findings=tuple(self.findings),
             media_token_ids=self.ids,
@@ -134,8 +134,8 @@ class _Indexer:
         call = self.chain.add(item.prompt, item.generated, [one.need for one in media], place)
         if call.restarted:
             self._report_restart(number, call, seen)
-        if self.ids is not None and item.prompt:
-            media = self._share_out(number, media, call)
+        known = self.ids is not None and bool(item.prompt)
+        occurrences = self._share_out(number, media, call) if known else [one.occurrence(None) for one in media]
         if call.generated_runs:
             total = sum(run.length for run in call.generated_runs)
             self._find(
@@ -149,23 +149,21 @@ class _Indexer:
                 new_from=0 if call.restarted else call.shared,
                 prompt_token_ids=item.prompt,
                 generation_token_ids=item.generated,
-                media=tuple(one.occurrence for one in media),
+                media=tuple(occurrences),
                 carried_runs=call.carried or (),
                 generated_runs=call.generated_runs,
             )
         )
 
-    def _share_out(self, number: int, media: list[Item], call: CallTokens) -> list[Item]:
+    def _share_out(self, number: int, media: list[Item], call: CallTokens) -> list[Occurrence]:
         """The turn's media with their runs; whatever does not add up becomes a finding."""
         runs = call.runs
         shares = assign_runs([item.need for item in media], runs, open_front=call.carried is None)
         result = []
         for place, (item, own) in enumerate(zip(media, shares.runs, strict=True)):
-            if own is None:
-                result.append(item)
-                continue
-            result.append(item.with_runs(own))
-            self.findings.extend(item.compare(own, turn=number, place=place))
+            result.append(item.occurrence(own))
+            if own is not None:
+                self.findings.extend(item.compare(own, turn=number, place=place))
         if None in shares.runs:
             unclear = sum(own is None for own in shares.runs)
             self._find(

@@ -71,13 +71,12 @@ def first_prompt(
 
 def read_items(items: Sequence[Any], origin: Origin, where: Where) -> Iterator[RolloutItem]:
     """The items of one list, one by one. Only items of the output can be trainable."""
-    useful = [_brings_media(item, origin) for item in items]
+    silent = [_silent_reason(item, origin) for item in items]
     parts: dict[int, list[MediaPart]] = {}
     place = Where(file=where.file, line=where.line, row=where.row, field=origin)
     # Items that bring no media are blanked, so that indices stay and a model's own text is not validated.
-    for part in iter_media_parts(
-        [item if use else {} for item, use in zip(items, useful, strict=True)], where=place
-    ):
+    heard = [{} if reason else item for item, reason in zip(items, silent, strict=True)]
+    for part in iter_media_parts(heard, where=place):
         parts.setdefault(part.message, []).append(part)
     for index, item in enumerate(items):
         place = Where(file=where.file, line=where.line, row=where.row, item=index, field=origin)
@@ -88,7 +87,7 @@ def read_items(items: Sequence[Any], origin: Origin, where: Where) -> Iterator[R
             origin,
             index,
             parts=tuple(parts.get(index, ())),
-            skipped=_skipped(item, origin, index),
+            skipped=tuple(_skipped(item, origin, index, silent[index])),
             generated=generated,
             prompt=_token_ids(item, "prompt_token_ids", place) if generated else [],
         )
@@ -143,28 +142,31 @@ def _token_ids(item: Mapping[str, Any], name: str, where: Where) -> list[int]:
     return value
 
 
-def _brings_media(item: object, origin: Origin) -> bool:
-    """Whether media of the item reach a model: not those of a trained item, nor of an assistant message."""
-    if not isinstance(item, Mapping) or content_parts(item)[0] == "assistant":
-        return False
-    return origin != "output" or not item.get("generation_token_ids")
+def _silent_reason(item: object, origin: Origin) -> str | None:
+    """Why media of the item never reach a model, or None if they do."""
+    if not isinstance(item, Mapping):
+        return "not an object"
+    if item.get("role") == "assistant":
+        return "media of an assistant message never reach the model"
+    if origin == "output" and item.get("generation_token_ids"):
+        return "media of a trained item are the model's own output"
+    return None
 
 
-def _skipped(item: Mapping[str, Any], origin: Origin, index: int) -> tuple[Skipped, ...]:
+def _skipped(item: Mapping[str, Any], origin: Origin, index: int, silent: str | None) -> list[Skipped]:
     role, parts = content_parts(item)
     found = []
     for number, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if not isinstance(kind, str):
+        if kind == "input_text" or not isinstance(kind, str):
             continue
+        reason = silent if kind in ("input_image", "input_video") else None
         if kind in _FOREIGN_PARTS:
             reason = f"{kind} is no media part of Gym's messages (input_image, input_video)"
-        elif kind in ("input_image", "input_video") and not _brings_media(item, origin):
-            reason = "media of a trained item or of an assistant message never reach the model"
-        else:
-            continue
-        found.append(Skipped(place=Place(origin=origin, message=index, part=number, role=role), reason=reason))
-    return tuple(found)
+        if reason is not None:
+            place = Place(origin=origin, message=index, part=number, role=role)
+            found.append(Skipped(place=place, reason=reason))
+    return found
 
 
 def _field(where: Where, name: str) -> Where:

@@ -270,10 +270,9 @@ def test_malformed_rollouts_are_refused_or_indexed(seed: int) -> None:
         {"response": {"output": [{"generation_token_ids": {"0": 1}}]}},
         {"response": {"output": [{"generation_token_ids": [1], "prompt_token_ids": "1"}]}},
         {"response": {"output": [{"generation_token_ids": [1], "prompt_token_ids": [1, "2"]}]}},
-        {"response": {"output": [{"generation_token_ids": [True], "prompt_token_ids": [1]}]}},
         {"response": {"output": [{"generation_token_ids": [1.5], "prompt_token_ids": [1]}]}},
         {"response": {"output": [{"generation_token_ids": [[1]], "prompt_token_ids": [1]}]}},
-        {"response": {"output": [{"generation_token_ids": [2**80], "prompt_token_ids": [1]}]}},
+        {"response": {"output": [{"generation_token_ids": [1, None], "prompt_token_ids": [1]}]}},
         {"response": {"output": [{"role": "user", "content": [{"type": "input_image"}]}]}},
         {"response": {"output": [{"role": "user", "content": [{"type": "input_image", "image_url": 3}]}]}},
         {"response": {"output": [{"role": "user", "content": [
