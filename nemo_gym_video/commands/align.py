@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import itertools
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -19,9 +20,7 @@ _CALL_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs"
 
 
 def align(
-    file: Annotated[
-        str, typer.Argument(help="File of requests, one JSON object a line; - is standard input.")
-    ] = "-",
+    file: Annotated[str, typer.Argument(help="Requests, one JSON object a line; - is standard input.")] = "-",
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One answer a line out, for programs.")] = False,
 ) -> None:
     """Compare a row's contract with the token ids of its model calls."""
@@ -94,9 +93,32 @@ def _refuse_unknown(value: dict[str, Any], known: tuple[str, ...], what: str, wh
 
 
 def _show(number: int, alignment: Alignment) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
     words = "trustworthy" if alignment.trustworthy else "to be masked"
-    print(f"line {number}: {words}, {len(alignment.regions)} regions")
-    for region in alignment.regions:
-        print("  " + json.dumps(region.to_json()))
+    console.print(f"line {number}: {words}", markup=False)
+    table = Table("turn", "item", "runs", "tokens", "status", "whose", "patch grid", box=None, pad_edge=False)
+    for (turn, item), group in itertools.groupby(alignment.regions, key=lambda region: (region.turn, region.item)):
+        regions = list(group)
+        lengths = [length for region in regions for length in region.run_lengths]
+        same = len(set(lengths)) == 1
+        table.add_row(
+            str(turn),
+            str(item),
+            f"{len(lengths)} x {lengths[0]}" if same else f"{len(lengths)} runs",
+            str(sum(lengths)),
+            _common(region.status for region in regions),
+            _common(region.provenance for region in regions),
+            _common("-" if region.grid is None else "{1}x{0}".format(*region.grid) for region in regions),
+        )
+    if alignment.regions:
+        console.print(table)
     for finding in alignment.findings:
-        print(f"  {finding.kind}, turn {finding.turn}: {finding.message}")
+        console.print(f"{finding.kind}, turn {finding.turn}: {finding.message}", markup=False)
+
+
+def _common(values: Iterable[str]) -> str:
+    found = list(dict.fromkeys(values))
+    return found[0] if len(found) == 1 else "mixed"

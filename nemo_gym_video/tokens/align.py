@@ -18,7 +18,7 @@ from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.tokens.assign import Wanted, assign_runs
 from nemo_gym_video.tokens.families.base import ProcessorSettings
 from nemo_gym_video.tokens.findings import FAILURE_KIND, AlignedRegion, Alignment, Finding
-from nemo_gym_video.tokens.judge import AlignedItem, Judge, count_words
+from nemo_gym_video.tokens.judge import AlignedItem, Judge, Share, count_words
 from nemo_gym_video.tokens.predict import CallState
 from nemo_gym_video.tokens.runs import Run, TokenArray, find_runs, token_array
 
@@ -141,7 +141,7 @@ class Aligner:
         """The whole rollout's alignment; items that no call showed are ``run_missing``."""
         judge = self._judge(0)
         for number, item in self._pending:
-            self.alignment = self.alignment.joined(judge.judge(number, item, ()))
+            self.alignment = self.alignment.joined(judge.judge(Share(number=number, item=item, runs=())))
         self._pending = []
         return self.alignment
 
@@ -161,7 +161,7 @@ class Aligner:
         added = Alignment()
         fused = {place for _, places in assignment.fused for place in places}
         for place, ((number, item), share) in enumerate(zip(due, assignment.shares, strict=True)):
-            judged = judge.judge(number, item, share)
+            judged = judge.judge(Share(number=number, item=item, runs=share))
             if place in fused and not self._can_fuse:
                 judged = _with_status(judged, "fused_regions")
             added = added.joined(judged)
@@ -224,8 +224,9 @@ class Aligner:
             return Alignment()
         found = sum(run.length for run in runs)
         message = (
-            f"the model wrote {found} media tokens itself (first at position {runs[0].start} of its output); they "
-            "are text, not media: a trainer must count placeholders in prompt positions only"
+            f"the model itself wrote {count_words([run.length for run in runs])} of media (first at position "
+            f"{runs[0].start} of its output); they are text, not media: a trainer must count placeholders in prompt "
+            "positions only"
         )
         finding = Finding(
             kind="generated_media_token",

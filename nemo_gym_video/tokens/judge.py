@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nemo_gym_video.tokens.counts import grid_for_count
-from nemo_gym_video.tokens.families.base import ProcessorSettings
+from nemo_gym_video.tokens.families.base import Grid, ProcessorSettings
 from nemo_gym_video.tokens.findings import AlignedRegion, Alignment, Finding, FindingKind
 from nemo_gym_video.tokens.hints import Hint, explain
 from nemo_gym_video.tokens.predict import CallState
@@ -21,6 +21,19 @@ from nemo_gym_video.tokens.types import MediaKind, MediaSize, Region
 
 # More differing tubelets than this are one finding on the whole video.
 _MANY = 4
+
+_NEVER_SEEN = (
+    "no placeholder tokens for it in the prompt: the engine never saw this media, or the chat template dropped it"
+)
+_CUT_RIGHT = "the prompt ends inside it: raise max_model_len, or drop the turn; never cut a prompt inside media"
+_CUT_LEFT = "the prompt begins inside it: it was truncated from the left; raise max_model_len"
+_PRUNED = "the engine prunes videos; start it without --video-pruning-rate"
+_EDITED = "a setting would change every tubelet alike, so its tokens were edited on the way"
+_NO_SETTINGS = "the contract has no processor settings to derive its patch grid from"
+_UNEXPLAINED = (
+    "no single setting explains it: compare the engine's processor settings and frame sampling with the "
+    "contract's (gym-video settings diff)"
+)
 
 
 class AlignedItem(Protocol):
@@ -60,6 +73,38 @@ class AlignedItem(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Item ``number`` of the contract, and the runs it got."""
+
+    number: int
+    item: AlignedItem
+    runs: Sequence[Run]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The predicted regions; none where nothing was predicted."""
+        return self.item.regions or ()
+
+    @property
+    def expected(self) -> list[int]:
+        """Predicted run lengths in order."""
+        return [length for region in self.regions for length in region.run_lengths]
+
+    @property
+    def found(self) -> list[int]:
+        """Run lengths that the engine gave."""
+        return [run.length for run in self.runs]
+
+    def parts(self) -> Iterator[tuple[Region, tuple[Run, ...]]]:
+        """Each region with its runs by position; the last takes what is over, and missing runs are none."""
+        place = 0
+        for number, region in enumerate(self.regions):
+            end = place + len(region.run_lengths) if number < len(self.regions) - 1 else len(self.runs)
+            yield region, tuple(self.runs[place:end])
+            place = end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """Judges items of one model call (``turn``), whose prompt has ``prompt_length`` tokens."""
 
@@ -68,39 +113,25 @@ class Judge:
     settings: ProcessorSettings | None
     state: CallState
 
-    def judge(self, number: int, item: AlignedItem, runs: Sequence[Run]) -> Alignment:
-        """The regions and findings of item ``number``."""
-        if item.regions is None:
-            return self._unpredicted(number, item, runs)
-        expected = [length for region in item.regions for length in region.run_lengths]
-        found = [run.length for run in runs]
-        if found == expected:
+    def judge(self, share: Share) -> Alignment:
+        """The regions and findings of one item."""
+        if not share.runs:
+            region = 0 if len(share.regions) == 1 else None
             return Alignment(
-                regions=tuple(
-                    self._region(number, place, region, part, "exact")
-                    for place, (region, part) in enumerate(_split(item.regions, runs))
-                )
+                findings=(self._finding("run_missing", share, region, share.expected, [], _NEVER_SEEN),)
             )
-        if not runs:
-            finding = self._finding(
-                "run_missing",
-                number,
-                item,
-                None,
-                expected,
-                found,
-                "no placeholder tokens for it in "
-                "the prompt: the engine never saw this media, or the chat template dropped it",
-            )
-            return Alignment(findings=(finding,))
-        cut = self._cut(expected, runs)
+        if share.item.regions is None:
+            return self._unpredicted(share)
+        if share.found == share.expected:
+            return Alignment(regions=self._regions(share, "exact"))
+        cut = self._cut(share)
         if cut is not None:
-            return self._whole(number, item, runs, "run_truncated", cut)
-        if len(found) != len(expected):
-            return self._other_number(number, item, runs, expected)
-        if item.counted_as == "image":
-            return self._reconciled(number, item, runs)
-        return self._video_lengths(number, item, runs, expected)
+            return self._whole(share, "run_truncated", cut)
+        if len(share.found) != len(share.expected):
+            return self._other_number(share)
+        if share.item.counted_as == "image":
+            return self._reconciled(share)
+        return self._video_lengths(share)
 
     def changed(self, number: int, item: AlignedItem, before: Sequence[int], found: Sequence[int]) -> Finding:
         """The finding on an item whose tokens changed between two calls."""
@@ -120,150 +151,120 @@ class Judge:
 
     # The cases
 
-    def _unpredicted(self, number: int, item: AlignedItem, runs: Sequence[Run]) -> Alignment:
+    def _unpredicted(self, share: Share) -> Alignment:
         """Nothing to compare with: the engine's count is the count."""
-        if not runs:
-            finding = self._finding(
-                "run_missing",
-                number,
-                item,
-                None,
-                [],
-                [],
-                "no placeholder tokens for it in the "
-                "prompt: the engine never saw this media, or the chat template dropped it",
-            )
-            return Alignment(findings=(finding,))
         regions = tuple(
-            AlignedRegion(turn=self.turn, item=number, region=place, run_lengths=(run.length,),
+            AlignedRegion(turn=self.turn, item=share.number, region=place, run_lengths=(run.length,),
                           spans=((run.start, run.end),), status="reconciled", provenance="engine")
-            for place, run in enumerate(runs)
+            for place, run in enumerate(share.runs)
         )  # fmt: skip
         return Alignment(regions=regions)
 
-    def _cut(self, expected: list[int], runs: Sequence[Run]) -> str | None:
+    def _cut(self, share: Share) -> str | None:
         """How the item was cut off by the end or beginning of the prompt, if it was."""
-        found = [run.length for run in runs]
+        expected, found = share.expected, share.found
         count = len(found)
         if count > len(expected):
             return None
-        at_end = runs[-1].end == self.prompt_length and found[:-1] == expected[: count - 1]
-        if at_end and (
-            found[-1] < expected[count - 1] or (found[-1] == expected[count - 1] and count < len(expected))
-        ):
-            return (
-                "the prompt ends inside it: raise max_model_len, or drop the turn; never cut a prompt inside media"
-            )
+        if share.runs[-1].end == self.prompt_length and found[:-1] == expected[: count - 1]:
+            whole = count < len(expected) and found[-1] == expected[count - 1]
+            if whole or found[-1] < expected[count - 1]:
+                return _CUT_RIGHT
         first = len(expected) - count
-        at_start = runs[0].start == 0 and found[1:] == expected[first + 1 :]
-        if at_start and (found[0] < expected[first] or (found[0] == expected[first] and count < len(expected))):
-            return "the prompt begins inside it: it was truncated from the left; raise max_model_len"
+        if share.runs[0].start == 0 and found[1:] == expected[first + 1 :]:
+            whole = count < len(expected) and found[0] == expected[first]
+            if whole or found[0] < expected[first]:
+                return _CUT_LEFT
         return None
 
-    def _other_number(self, number: int, item: AlignedItem, runs: Sequence[Run], expected: list[int]) -> Alignment:
+    def _other_number(self, share: Share) -> Alignment:
         """Another number of runs than predicted."""
-        found = [run.length for run in runs]
-        if item.kind == "video" and len(found) == 1 and found[0] < sum(expected):
-            return self._whole(
-                number,
-                item,
-                runs,
-                "pruned_video",
-                "all its tokens are in one run: the engine prunes videos; start it without --video-pruning-rate",
-            )
+        expected, found = share.expected, share.found
+        if share.item.kind == "video" and len(found) == 1 and found[0] < sum(expected):
+            return self._whole(share, "pruned_video", f"all its tokens are in one run: {_PRUNED}")
         if found == expected[: len(found)]:
-            return self._whole(
-                number, item, runs, "run_missing", f"{len(found)} of {len(expected)} runs are there"
-            )
+            absent = [place for place, (_, runs) in enumerate(share.parts()) if not runs]
+            if len(absent) == 1:
+                return self._one_missing(share, absent[0])
+            return self._whole(share, "run_missing", f"{len(found)} of {len(expected)} runs are there")
         if found[: len(expected)] == expected:
-            return self._whole(number, item, runs, "run_unexpected", f"{len(found)} runs for {len(expected)}")
-        return self._whole(number, item, runs, "run_length_mismatch", "")
+            return self._whole(share, "run_unexpected", f"{len(found)} runs for {len(expected)}")
+        return self._whole(share, "run_length_mismatch", "")
 
-    def _video_lengths(
-        self, number: int, item: AlignedItem, runs: Sequence[Run], expected: list[int]
-    ) -> Alignment:
-        assert item.regions is not None
-        if len(runs) == 1 and self.state.pruning_rate > 0 and runs[0].length < expected[0]:
-            return self._whole(
-                number,
-                item,
-                runs,
-                "pruned_video",
-                "the engine prunes videos; start it without --video-pruning-rate",
-            )
-        shares = list(_split(item.regions, runs))
+    def _one_missing(self, share: Share, place: int) -> Alignment:
+        why = f"{len(share.found)} of {len(share.expected)} runs are there"
+        lengths = share.regions[place].run_lengths
+        hint = self._hint("run_missing", share)
+        finding = self._finding("run_missing", share, place, lengths, [], why, hint=hint)
+        return Alignment(regions=self._regions(share, "run_missing"), findings=(finding,))
+
+    def _video_lengths(self, share: Share) -> Alignment:
+        if len(share.runs) == 1 and self.state.pruning_rate > 0 and share.found[0] < share.expected[0]:
+            return self._whole(share, "pruned_video", _PRUNED)
         wrong = {
-            place: tuple(run.length for run in part)
-            for place, (region, part) in enumerate(shares)
-            if tuple(run.length for run in part) != region.run_lengths
+            place: [run.length for run in runs]
+            for place, (region, runs) in enumerate(share.parts())
+            if _lengths(runs) != region.run_lengths
         }
-        if len(wrong) == len(item.regions) or len(wrong) > _MANY:
-            return self._whole(number, item, runs, "run_length_mismatch", "")
-        why = "a setting would change every tubelet alike, so its tokens were edited on the way"
-        return Alignment(
-            regions=tuple(
-                self._region(number, place, region, part, "run_length_mismatch" if place in wrong else "exact")
-                for place, (region, part) in enumerate(shares)
-            ),
-            findings=tuple(
-                self._finding(
-                    "run_length_mismatch", number, item, place, item.regions[place].run_lengths, found, why
-                )
-                for place, found in wrong.items()
-            ),
+        if len(wrong) == len(share.regions) or len(wrong) > _MANY:
+            return self._whole(share, "run_length_mismatch", "")
+        findings = tuple(
+            self._finding("run_length_mismatch", share, place, share.regions[place].run_lengths, found, _EDITED)
+            for place, found in wrong.items()
         )
+        return Alignment(regions=self._regions(share, "run_length_mismatch"), findings=findings)
 
-    def _reconciled(self, number: int, item: AlignedItem, runs: Sequence[Run]) -> Alignment:
+    def _reconciled(self, share: Share) -> Alignment:
         """Every region takes the engine's count, with a grid if the family's rule allows just one."""
-        assert item.regions is not None
         regions: list[AlignedRegion] = []
         findings: list[Finding] = []
-        for place, (region, part) in enumerate(_split(item.regions, runs)):
-            lengths = tuple(run.length for run in part)
+        for place, (region, runs) in enumerate(share.parts()):
+            lengths = _lengths(runs)
             if lengths == region.run_lengths:
-                regions.append(self._region(number, place, region, part, "exact"))
+                regions.append(self._region(share, place, region, runs, "exact"))
                 continue
-            grid = self._grid(item, sum(lengths))
-            engine = Region(run_lengths=lengths, grid=grid[0] if grid else None,
-                            processed_size=grid[1] if grid else None, frames=region.frames)  # fmt: skip
-            regions.append(self._region(number, place, engine, part, "reconciled"))
+            grid, size = self._grid(share.item, sum(lengths))
+            engine = Region(run_lengths=lengths, grid=grid, processed_size=size, frames=region.frames)
+            regions.append(self._region(share, place, engine, runs, "reconciled"))
             if grid is None:
-                why = "no single patch grid gives that count"
-                if self.settings is None:
-                    why = "the contract has no processor settings to derive its patch grid from"
-                findings.append(
-                    self._finding("run_length_mismatch", number, item, place, region.run_lengths, lengths, why)
+                why = _NO_SETTINGS if self.settings is None else "no single patch grid gives that count"
+                hint = self._hint("run_length_mismatch", share) if len(share.regions) == 1 else None
+                finding = self._finding(
+                    "run_length_mismatch", share, place, region.run_lengths, lengths, why, hint=hint
                 )
+                findings.append(finding)
         return Alignment(regions=tuple(regions), findings=tuple(findings))
 
-    def _whole(
-        self, number: int, item: AlignedItem, runs: Sequence[Run], kind: FindingKind, why: str
-    ) -> Alignment:
-        """One finding on the whole item; its regions get the runs they would have by position."""
-        assert item.regions is not None
-        expected = [length for region in item.regions for length in region.run_lengths]
-        region = 0 if len(item.regions) == 1 else None
-        finding = self._finding(kind, number, item, region, expected, [run.length for run in runs], why)
-        regions = tuple(
-            self._region(number, place, region, part, kind)
-            for place, (region, part) in enumerate(_split(item.regions, runs))
-        )
-        return Alignment(regions=regions, findings=(finding,))
+    def _whole(self, share: Share, kind: FindingKind, why: str) -> Alignment:
+        """One finding on the whole item."""
+        region = 0 if len(share.regions) == 1 else None
+        hint = self._hint(kind, share)
+        if not why and hint is None:
+            why = _UNEXPLAINED
+        finding = self._finding(kind, share, region, share.expected, share.found, why, hint=hint)
+        return Alignment(regions=self._regions(share, kind), findings=(finding,))
 
     # The parts
 
-    def _grid(self, item: AlignedItem, count: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    def _grid(self, item: AlignedItem, count: int) -> tuple[Grid, Grid] | tuple[None, None]:
         if self.settings is None or item.size is None:
-            return None
-        return grid_for_count(self.settings, MediaSize("image", *item.size), count)
+            return None, None
+        return grid_for_count(self.settings, MediaSize("image", *item.size), count) or (None, None)
 
-    def _region(self, number: int, place: int, region: Region, runs: Sequence[Run], status: str) -> AlignedRegion:
+    def _regions(self, share: Share, status: str) -> tuple[AlignedRegion, ...]:
+        """All regions with their runs by position; ``status`` holds for those that are not exact."""
+        return tuple(
+            self._region(share, place, region, runs, "exact" if _lengths(runs) == region.run_lengths else status)
+            for place, (region, runs) in enumerate(share.parts())
+        )
+
+    def _region(self, share: Share, place: int, region: Region, runs: Sequence[Run], status: str) -> AlignedRegion:
         known = status in ("exact", "reconciled")
         return AlignedRegion(
             turn=self.turn,
-            item=number,
+            item=share.number,
             region=place,
-            run_lengths=tuple(run.length for run in runs),
+            run_lengths=_lengths(runs),
             spans=tuple((run.start, run.end) for run in runs),
             status=status,
             provenance="processor" if status == "exact" else "engine",
@@ -273,47 +274,42 @@ class Judge:
         )
 
     def _finding(
-        self, kind: FindingKind, number: int, item: AlignedItem, region: int | None,
-        expected: Sequence[int], found: Sequence[int], why: str,
-    ) -> Finding:  # fmt: skip
-        hint = self._hint(kind, item, found) if region is None or len(item.regions or ()) == 1 else None
-        what = f"item {number} ({describe(item)})" + (
-            "" if region is None or len(item.regions or ()) == 1 else f", region {region}"
-        )
-        sentence = f"{what}: {count_words(found)} found"
-        if item.regions is not None:
+        self,
+        kind: FindingKind,
+        share: Share,
+        region: int | None,
+        expected: Sequence[int],
+        found: Sequence[int],
+        why: str,
+        *,
+        hint: Hint | None = None,
+    ) -> Finding:
+        sentence = f"item {share.number} ({describe(share.item)})"
+        if region is not None and len(share.regions) > 1:
+            sentence += f", region {region}"
+        sentence += f": {count_words(found)} found"
+        predicted = share.item.regions is not None
+        if predicted:
             sentence += f", {count_words(expected)} expected"
-        reasons = [reason for reason in (why, "" if hint is None else str(hint)) if reason]
-        if kind in ("run_length_mismatch", "run_unexpected") and not reasons:
-            reasons = [
-                "no single setting explains it: compare the engine's processor settings and frame sampling with "
-                "the contract's (gym-video settings diff)"
-            ]
         return Finding(
             kind=kind,
             turn=self.turn,
-            item=number,
+            item=share.number,
             region=region,
-            expected=sum(expected) if item.regions is not None else None,
+            expected=sum(expected) if predicted else None,
             found=sum(found),
-            message="; ".join([sentence, *reasons]),
+            message="; ".join(text for text in (sentence, why, str(hint or "")) if text),
             setting=None if hint is None else hint.setting,
         )
 
-    def _hint(self, kind: FindingKind, item: AlignedItem, found: Sequence[int]) -> Hint | None:
-        if self.settings is None or item.size is None or not found or kind in ("pruned_video", "run_truncated"):
+    def _hint(self, kind: FindingKind, share: Share) -> Hint | None:
+        if self.settings is None or share.item.size is None or kind in ("pruned_video", "run_truncated"):
             return None
-        return explain(self.settings, item.media_sizes, self.state, found)
+        return explain(self.settings, share.item.media_sizes, self.state, share.found)
 
 
-def _split(regions: Sequence[Region], runs: Sequence[Run]) -> Iterator[tuple[Region, Sequence[Run]]]:
-    """Each region with its runs by position; a last region takes what is over, missing runs are none."""
-    place = 0
-    for number, region in enumerate(regions):
-        count = len(region.run_lengths)
-        last = number == len(regions) - 1
-        yield region, runs[place:] if last else runs[place : place + count]
-        place += count
+def _lengths(runs: Sequence[Run]) -> tuple[int, ...]:
+    return tuple(run.length for run in runs)
 
 
 def describe(item: AlignedItem) -> str:

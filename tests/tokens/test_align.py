@@ -135,6 +135,15 @@ def test_fewer_frames_sampled() -> None:
     assert "num_frames=60" in finding.message
 
 
+def test_one_tubelet_missing() -> None:
+    found = align(contract(VIDEO), (prompt(*[252] * 31), [5]))
+    (finding,) = found.findings
+    assert (finding.kind, finding.item, finding.region) == ("run_missing", 0, 31)
+    assert (finding.expected, finding.found) == (252, 0)
+    assert [region.status for region in found.regions] == ["exact"] * 31 + ["run_missing"]
+    assert not found.trustworthy
+
+
 def test_frames_not_paired_into_tubelets() -> None:
     found = align(contract(VIDEO), (prompt(*[252] * 64), [5]))
     (finding,) = found.findings
@@ -371,3 +380,36 @@ def test_exact_rollouts_of_any_length_are_trusted(introduced: list[int], random:
     if introduced:
         assert found.findings == ()
         assert sum(sum(region.run_lengths) for region in found.regions) == ids.count(MEDIA)
+
+
+FAULTS = ("drop", "shrink", "grow", "add", "cut")
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=4), st.sampled_from(FAULTS), st.data())
+def test_any_single_fault_in_a_video_is_found(videos: list[bool], fault: str, data: st.DataObject) -> None:
+    """Rollouts that differ from their contract in one run of a video are never trusted."""
+    row = contract(*(VIDEO | {"frames": 6} if video else IMAGE for video in videos))
+    runs = [
+        (item.kind, length) for item in row.items for region in item.regions or () for length in region.run_lengths
+    ]
+    places = [place for place, (kind, _) in enumerate(runs) if kind == "video"]
+    lengths = [length for _, length in runs]
+    assert align(row, (prompt(*lengths), [5])).trustworthy
+    if not places:
+        return
+    place = data.draw(st.sampled_from(places))
+    if fault == "drop":
+        del lengths[place]
+    elif fault == "add":
+        lengths.insert(place, data.draw(st.sampled_from([252, 256, 1])))
+    elif fault in ("shrink", "grow"):
+        lengths[place] += data.draw(st.integers(1, 100)) * (1 if fault == "grow" else -1)
+    ids = prompt(*lengths)
+    if fault == "cut":
+        ends = [index for index, token in enumerate(prompt(*lengths[: place + 1])) if token == MEDIA]
+        ids = ids[: ends[-1] - data.draw(st.integers(0, 250))]
+    found = align(row, (ids, [5]))
+    assert not found.trustworthy
+    assert found.failure_kind == FAILURE_KIND
+    assert all("\n" not in finding.message for finding in found.findings)
