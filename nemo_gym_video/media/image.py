@@ -40,12 +40,15 @@ _PNG_CHUNK_LIMIT = 10_000
 # Everything Pillow's plugins are known to raise on broken content.
 _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError,
                   RuntimeError, EOFError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError,
-                  Image.DecompressionBombWarning)  # fmt: skip
+                  Warning)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """An image's header. ``size`` is (width, height) as displayed; ``mode`` is Pillow's name of the samples."""
+    """An image's header. ``size`` is (width, height) as displayed; ``mode`` is Pillow's name of the samples.
+
+    ``orientation`` is the EXIF value by which the decoder's picture is turned (1: not at all).
+    """
 
     size: tuple[int, int]
     format: str
@@ -117,7 +120,9 @@ def _info(image: Image.Image, late_exif: bytes) -> ImageInfo:
 
 
 def _orientation(image: Image.Image, late_exif: bytes) -> int:
-    """The EXIF (else XMP) orientation 1..8; 1 when there is none or it is out of range."""
+    """The EXIF (else XMP) orientation that is still to be applied, 1..8; 1 is none."""
+    if image.format == "TIFF":
+        return 1  # Pillow's TIFF reader applies it itself, to size and pixels.
     if image.format == "PNG" and not {"exif", "Raw profile type exif", "XML:com.adobe.xmp"} & image.info.keys():
         # Pillow would decode the whole picture here to look behind its pixels.
         if not late_exif:

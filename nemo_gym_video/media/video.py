@@ -195,7 +195,8 @@ def _describe(container: Any, stream: Any, index: ClipIndex, first: Any) -> Vide
     import av
 
     base = Fraction(stream.time_base)
-    timestamps = np.asarray(index.pts * float(base), np.float64)
+    # Integers up to 2**53 over an integer: the division rounds once, so a time is the float nearest to it.
+    timestamps = np.asarray(index.pts * base.numerator / base.denominator, np.float64)
     fps, variable = _rate(stream, index, base)
     span = Fraction(int(index.pts[-1] - index.pts[0])) * base
     duration = float(span) + (index.last_duration * float(base) if index.last_duration else 1 / fps)

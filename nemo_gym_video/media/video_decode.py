@@ -49,7 +49,7 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
         raise MediaDecodeError("content is no video container that is opened", got=blob.media_type,
                                allowed=", ".join(CONTAINERS), where=where)  # fmt: skip
     # No protocol, no nested file: a container can only be read from the file it stands in.
-    options = {"protocol_whitelist": "none", "max_pixels": str(limits.max_pixels)}
+    options = {"protocol_whitelist": "none", "max_pixels": str(_decoder_pixels(limits))}
     with blob.open_file() as file:
         try:
             with av.open(file, "r", format=demuxer, options=options, buffer_size=_READ_SIZE,
@@ -222,8 +222,13 @@ def _video_stream(container: Any, limits: MediaLimits, where: Where | None) -> A
         name = "unknown" if context is None else context.codec.canonical_name
         raise MediaDecodeError("video codec is not one that is decoded", got=name, where=where)
     check_pixels((context.width, context.height), limits, where)
-    context.options = {"max_pixels": str(limits.max_pixels)}
+    context.options = {"max_pixels": str(_decoder_pixels(limits))}
     return stream
+
+
+def _decoder_pixels(limits: MediaLimits) -> int:
+    """FFmpeg's own bound, which it applies to padded sizes; the exact one is checked on header and frames."""
+    return 2 * limits.max_pixels + (1 << 16)
 
 
 def _is_cover(stream: Any) -> bool:

@@ -117,9 +117,7 @@ def build_index(container: Any, stream: Any, *, limits: MediaLimits, where: Wher
             pts = packet.pts
             if packet.size == 0 and pts is None and packet.dts is None:
                 break
-            if packet.is_corrupt:
-                damaged = True
-                break
+            damaged |= packet.is_corrupt
             shown = not packet.is_discard and not (check_shown and _vp8_hidden(packet))
             rows.append((pts, packet.dts, packet.is_keyframe, shown))
             duration = packet.duration or duration

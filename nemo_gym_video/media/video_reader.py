@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Container, Iterator
 from typing import Any
 
 from nemo_gym_video.media.video_index import ClipIndex, Segment
 
 # Codecs whose decoders, when asked, drop exactly the frames that nothing refers to.
 _CAN_SKIP = frozenset({"h264", "mpeg4", "mpeg2video", "mpeg1video"})
+_REORDER = 16  # most frames that H.264 and HEVC may hold back
 THREADS = max(1, min(4, os.process_cpu_count() or 1))
 
 
@@ -29,18 +31,37 @@ class ClipReader:
         self.container = container
         self.stream = stream
         self._tolerant = tolerant
+        self._stopped = False
         self._can_skip = stream.codec_context.codec.canonical_name in _CAN_SKIP
         stream.thread_type = "AUTO" if frame_threads else "NONE"
         if frame_threads:
             stream.codec_context.thread_count = THREADS
-            # Frame threads lose track of which frames were damaged, so every error has to end the decoding.
+        if not tolerant:
+            # Frames that lean on a damaged one are not marked, so every error has to end the stretch.
             stream.codec_context.options |= {"err_detect": "explode"}
 
     def decode(self, index: ClipIndex, segment: Segment) -> Iterator[Any]:
         """Yield the frames of ``segment`` that come out whole, in presentation order."""
+        need = {int(index.pts[number]) for number in segment.frames}
+        held: deque[tuple[int, Any]] = deque()
+        for place, frame in enumerate(self._stretch(index, segment, need)):
+            if frame.is_corrupt:
+                if self._tolerant:
+                    continue
+                return
+            if frame.pts in need:
+                held.append((place, frame))
+            # A damaged frame is marked when it is shown, which may be after frames that lean on it.
+            while held and held[0][0] + _REORDER <= place:
+                yield held.popleft()[1]
+        if not self._stopped:
+            yield from (frame for _, frame in held)
+
+    def _stretch(self, index: ClipIndex, segment: Segment, need: Container[int]) -> Iterator[Any]:
+        """What the decoder shows from the segment's key frame to its last wanted packet, to the last frame."""
         import av
 
-        need = {int(index.pts[number]) for number in segment.frames}
+        self._stopped = False
         last = max(int(index.position[number]) for number in segment.frames)
         count = last - int(index.key_position[segment.key]) + 1
         context = self.stream.codec_context
@@ -48,16 +69,11 @@ class ClipReader:
             if self._can_skip and packet is not None:
                 context.skip_frame = "DEFAULT" if packet.pts in need else "NONREF"
             try:
-                shown = context.decode(packet)
+                yield from context.decode(packet)
             except av.error.FFmpegError:
-                if self._tolerant:
-                    continue
-                return
-            for frame in shown:
-                if frame.is_corrupt and not self._tolerant:
+                if not self._tolerant:
+                    self._stopped = True
                     return
-                if frame.pts in need and not frame.is_corrupt:
-                    yield frame
 
     def decode_all(self) -> Iterator[Any]:
         """Every frame from the container's present place on, passing over what cannot be read or decoded."""
