@@ -24,7 +24,14 @@ _TAGS = ("_is_video_frame", "_video_source", "_video_frame_index")
 
 
 def message_digest(conversation: str | Sequence[Any], *, where: Where | None = None) -> str:
-    """``sha256:<hex>`` of a row's ``input``. Raises ``RowError`` for a media part without one URL."""
+    """``sha256:<hex>`` of a row's ``input``.
+
+    Raises:
+        RowError: neither a string nor a list of messages, a media part without one URL, a part that is no JSON.
+    """
+    if not isinstance(conversation, str | list | tuple):
+        raise RowError("input is neither a string nor a list of messages", got=type(conversation).__name__,
+                       where=where)  # fmt: skip
     canonical = [_item(item, where) for item in as_messages(conversation)]
     try:
         text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

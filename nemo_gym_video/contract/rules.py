@@ -100,6 +100,12 @@ def _check_shape(conversation: str | Sequence[Any], where: Where | None) -> None
     for message, item in enumerate(as_messages(conversation)):
         if not isinstance(item, Mapping):
             raise RowError("message is no object", got=item, where=place_of(where, message))
+        for name in ("content", "output"):
+            if not isinstance(item.get(name), str | list | None):
+                got = type(item[name]).__name__
+                raise RowError(
+                    f"message {name} is neither text nor a list of parts", got=got, where=place_of(where, message)
+                )
         for part, entry in enumerate(content_parts(item)[1]):
             place = place_of(where, message, part)
             if not isinstance(entry, Mapping):
@@ -110,6 +116,9 @@ def _check_shape(conversation: str | Sequence[Any], where: Where | None) -> None
             if kind not in _ALLOWED_PARTS:
                 raise RowError("content part has an unknown type", got=kind, allowed=", ".join(_ALLOWED_PARTS),
                                where=place)  # fmt: skip
+            if kind in MEDIA_TYPES and item.get("type") == "function_call_output":
+                raise RowError("media in a tool output does not reach the model", got=kind,
+                               allowed="media in a user message", where=place)  # fmt: skip
 
 
 def _check_sources(tagged: list[MediaGroup], allow_many: bool, where: Where | None) -> None:

@@ -225,8 +225,8 @@ class Aligner:
         found = sum(run.length for run in runs)
         message = (
             f"the model itself wrote {count_words([run.length for run in runs])} of media (first at position "
-            f"{runs[0].start} of its output); they are text, not media: a trainer must count placeholders in prompt "
-            "positions only"
+            f"{runs[0].start} of its output); they are text, not media: a trainer must count placeholders in "
+            "prompt positions only"
         )
         finding = Finding(
             kind="generated_media_token",

@@ -137,6 +137,10 @@ REFUSED = {
     "tag without source": (user(frame(0, _video_source=None)), "_video_source", (0, 0)),
     "no url": (user({"type": "input_image"}), "exactly one of", (0, 0)),
     "part is no object": ([{"role": "user", "content": ["hello"]}], "no object", (0, 0)),
+    "content is an object": ([{"role": "user", "content": STILL}], "neither text nor a list", (0, None)),
+    "media in a tool output": (
+        [{"type": "function_call_output", "call_id": "1", "output": [STILL]}], "does not reach the model", (0, 0),
+    ),
     "message is no object": (["hello"], "no object", (0, None)),
 }  # fmt: skip
 
@@ -265,6 +269,13 @@ def test_a_contract_of_another_mode_is_refused(sources: MediaSources) -> None:
     written["mode"] = "native_video"
     with pytest.raises(ContractError, match="another media mode"):
         contract_of_row(row_of(user(STILL), media_contract=written), sources=sources)
+
+
+@pytest.mark.parametrize("messages", [None, 3, {"role": "user"}])
+def test_a_carried_contract_with_input_of_another_shape(messages: Any, sources: MediaSources) -> None:
+    written = build("hello", sources).to_json()
+    with pytest.raises(RowError, match="neither a string nor a list"):
+        contract_of_row(row_of(messages, media_contract=written), sources=sources)
 
 
 @pytest.mark.parametrize("row", [{}, {"responses_create_params": 3}, {"responses_create_params": {}}])
