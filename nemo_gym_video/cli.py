@@ -12,6 +12,7 @@ from nemo_gym_video.errors import NemoGymVideoError
 
 # Name, then module and attribute: a function becomes a command, a typer app a group of commands.
 COMMANDS = {
+    "demo": "nemo_gym_video.commands.demo:demo",
     "count": "nemo_gym_video.commands.count:count",
     "frames": "nemo_gym_video.commands.frames:frames",
     "index": "nemo_gym_video.commands.index:index",

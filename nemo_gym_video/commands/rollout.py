@@ -52,6 +52,18 @@ def rollout(
     raise typer.Exit(_run(plan))
 
 
+def run_rows(
+    environments: list[str], rows: Path, output: Path, *, num_repeats: int = 1, concurrency: int = 16
+) -> int:
+    """Roll out a file of rows with the embedded baseline, as the command does; the exit code."""
+    signal.signal(signal.SIGTERM, _on_terminate)
+    plan = _plan(
+        environments, rows, output, endpoint=None, media_root=[], limit=None, processor=None,
+        num_repeats=num_repeats, concurrency=concurrency, request={},
+    )  # fmt: skip
+    return _run(plan)
+
+
 def _on_terminate(*_: object) -> NoReturn:
     raise SystemExit(143)
 
@@ -186,7 +198,10 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _best_blind(plan: Plan, environment: str) -> float | None:
-    return None
+    from nemo_gym_video.gym.blind import best_blind
+
+    own = {agent for agent, name in plan.agents.items() if name == environment}
+    return best_blind(item.row for item in plan.inputs.rows if item.agent in own)
 
 
 def _print_problems(plan: Plan, results: Results | None) -> None:
