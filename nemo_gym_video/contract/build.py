@@ -283,7 +283,7 @@ class _Measure:
             if size != first:
                 raise RowError("frames of one video differ in size", got=f"{size[0]}x{size[1]}",
                                allowed=f"{first[0]}x{first[1]}", where=place)  # fmt: skip
-            whole.update(digest.encode("ascii") + b"\n")
+            whole.update(digest.encode("ascii"))
         assert first is not None  # a group and a manifest hold at least one frame
         return first, "sha256:" + whole.hexdigest()
 
