@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_gym_video.contract.digest import message_digest
-from nemo_gym_video.contract.rules import DEFAULT_PLACEHOLDERS, checked_groups, place_of, place_of_group
+from nemo_gym_video.contract.rules import (
+    DEFAULT_PLACEHOLDERS,
+    check_text,
+    checked_groups,
+    place_of,
+    place_of_group,
+)
 from nemo_gym_video.contract.types import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import ContractError, RowError, Where
 from nemo_gym_video.messages import FrameManifest, MediaGroup, is_manifest_url, media_mode, short_url
@@ -123,6 +129,10 @@ def contract_of_row(
     if not isinstance(parameters, Mapping) or "input" not in parameters:
         raise RowError("row has no responses_create_params.input", where=where)
     row_input = parameters["input"]
+    instructions = parameters.get("instructions")
+    if isinstance(instructions, str):
+        # They become the system message, so the same holds for them.
+        check_text([{"role": "system", "content": instructions}], _placeholders(settings), where=where)
     carried = row.get(CONTRACT_FIELD)
     if carried is None:
         if settings is None:

@@ -21,6 +21,7 @@ from nemo_gym_video.tokens.types import MediaKind, MediaSize, Region
 
 # More differing tubelets than this are one finding on the whole video.
 _MANY = 4
+_NAME_LIMIT = 120
 
 _NEVER_SEEN = (
     "no placeholder tokens for it in the prompt: the engine never saw this media, or the chat template dropped it"
@@ -314,7 +315,8 @@ def _lengths(runs: Sequence[Run]) -> tuple[int, ...]:
 
 def describe(item: AlignedItem) -> str:
     """``video a.mp4, 64 frames of 1920x1080``."""
-    name = f"{item.kind} {item.source}".strip()
+    source = " ".join(item.source.split())
+    name = f"{item.kind} {source[:_NAME_LIMIT]}{'…' if len(source) > _NAME_LIMIT else ''}".strip()
     size = "unknown size" if item.size is None else f"{item.size[0]}x{item.size[1]}"
     return f"{name}, {item.frames} frames of {size}" if item.kind == "video" else f"{name}, {size}"
 

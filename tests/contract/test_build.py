@@ -231,6 +231,15 @@ def test_a_contract_without_counts_gets_them(sources: MediaSources) -> None:
     assert made.total == 286
 
 
+def test_placeholders_in_the_instructions(sources: MediaSources) -> None:
+    row = row_of("hello")
+    row["responses_create_params"]["instructions"] = "Look at <image>."
+    with pytest.raises(RowError, match="placeholder"):
+        contract_of_row(row, sources=sources, settings=NEMOTRON)
+    row["responses_create_params"]["instructions"] = "Look at the image."
+    assert contract_of_row(row, sources=sources, settings=NEMOTRON) is not None
+
+
 CHANGES = {
     "text": user(CLIP, {"type": "input_text", "text": "What happened?"}),
     "other media": user({"type": "input_video", "video_url": "other.mp4"}, TEXT),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alignment on rollouts that are written out by hand, with the engine's known numbers."""
 
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from nemo_gym_video.contract import RowContract
 from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.tokens.align import FAILURE_KIND, Aligner, Alignment, ModelCall, align_calls
+from nemo_gym_video.tokens.predict import CallState
 
 VIDEO = {"kind": "video", "size": [1920, 1080], "frames": 64, "source": "clip.mp4"}
 IMAGE = {"kind": "image", "size": [2400, 1080], "source": "shot.png"}
@@ -203,6 +206,33 @@ def test_fused_runs_of_a_family_that_wraps() -> None:
     assert (finding.kind, finding.item, finding.found) == ("fused_regions", 0, 5100)
     assert not found.trustworthy
     assert [region.status for region in found.regions] == ["fused_regions"] * 2
+
+
+@dataclass
+class _FusingContract:
+    """A contract of a family without wrappers, as far as alignment looks at it."""
+
+    items: Any
+    settings: Any = field(default_factory=lambda: SimpleNamespace(adjacent_regions_can_fuse=True))
+    state: CallState = field(default_factory=CallState)
+    media_token_ids: tuple[int, ...] = (MEDIA,)
+
+
+def test_fused_runs_of_a_family_without_wrappers() -> None:
+    image = {"kind": "image", "run_lengths": [730]}
+    row = _FusingContract(RowContract.from_json({"items": [image, image]}).items)
+    found = align(row, ([1, *[MEDIA] * 1460, 2], [5]))  # type: ignore[arg-type]
+    assert found.trustworthy
+    assert kinds(found) == ["fused_regions"]
+    assert [region.spans for region in found.regions] == [((1, 731),), ((731, 1461),)]
+    assert [region.status for region in found.regions] == ["exact", "exact"]
+
+
+def test_long_and_ragged_names_stay_one_short_line() -> None:
+    row = contract(IMAGE | {"source": "a\nb" * 500})
+    (finding,) = align(row, (prompt(), [5])).findings
+    assert "\n" not in finding.message
+    assert len(finding.message) < 500
 
 
 def test_generated_media_tokens_are_reported_and_never_attributed() -> None:
