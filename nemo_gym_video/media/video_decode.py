@@ -159,16 +159,22 @@ class Decoder:
 
 
 def _without_lost_tail(reader: ClipReader, index: ClipIndex) -> ClipIndex:
-    """Decode from the last key frame (and the ones before, while nothing comes) and drop what is lost."""
+    """Decode from the last key frame (and ones before, while nothing comes) and drop what is lost.
+
+    A key frame may be one from which the picture only builds up, so what is lost is tried from further back.
+    """
     end = index.total
     while end > 0:
-        key = index.key_for(end - 1)
-        first = min(int(np.searchsorted(index.pts, index.key_pts[key])), end - 1)
-        found = {int(frame.pts) for frame in reader.decode(index, Segment(key, list(range(first, end))))}
-        if found or key == 0:
-            return index.without(
-                [number for number in range(first, index.total) if int(index.pts[number]) not in found]
-            )
+        behind = index.position[:end] >= index.key_position[index.key_for(end - 1)]
+        first = int(np.argmax(behind))
+        key = index.key_for(first)
+        lost = set(range(first, end))
+        for start in sorted({key, max(key - 4, 0)}, reverse=True):
+            if lost:
+                shown = {int(frame.pts) for frame in reader.decode(index, Segment(start, sorted(lost)))}
+                lost = {number for number in lost if int(index.pts[number]) not in shown}
+        if len(lost) < end - first or key == 0:
+            return index.without(sorted(lost | set(range(end, index.total))))
         end = first
     return index
 

@@ -32,7 +32,7 @@ class ClipReader:
         self.stream = stream
         self._tolerant = tolerant
         self._stopped = False
-        self._can_skip = stream.codec_context.codec.canonical_name in _CAN_SKIP
+        self._can_skip = not tolerant and stream.codec_context.codec.canonical_name in _CAN_SKIP
         stream.thread_type = "AUTO" if frame_threads else "NONE"
         if frame_threads:
             stream.codec_context.thread_count = THREADS
