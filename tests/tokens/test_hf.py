@@ -65,6 +65,29 @@ def test_a_processor_of_tiles_needs_the_tokens_of_one(tmp_path: Path) -> None:
     assert ask(folder, MediaSize("image", 640, 360), image_seq_length=256).items[0].run_lengths == (768,)
 
 
+@pytest.mark.parametrize(
+    ("content", "tokens", "runs"),
+    [
+        ({"image_processor_type": "Idefics3ImageProcessorPil"}, 169, {(640, 360): 13, (2400, 1080): 9}),
+        ({"image_processor_type": "SmolVLMImageProcessorPil", "size": {"longest_edge": 2048},
+          "max_image_size": {"longest_edge": 512}}, 64, {(640, 360): 13, (2400, 1080): 9}),
+        ({"image_processor_type": "Gemma3ImageProcessorPil"}, 256, {(640, 360): 1, (2400, 1080): 1}),
+        ({"image_processor_type": "Gemma3ImageProcessorPil", "do_pan_and_scan": True,
+          "pan_and_scan_min_crop_size": 256, "pan_and_scan_max_num_crops": 4,
+          "pan_and_scan_min_ratio_to_activate": 1.2}, 256, {(640, 360): 3, (100, 100): 1}),
+    ],
+)  # fmt: skip
+def test_processors_that_make_a_run_of_every_tile(
+    tmp_path: Path, content: dict[str, Any], tokens: int, runs: dict[tuple[int, int], int]
+) -> None:
+    folder = write(tmp_path, content)
+    for size, count in runs.items():
+        assert (
+            ask(folder, MediaSize("image", *size), image_seq_length=tokens).items[0].run_lengths
+            == (tokens,) * count
+        )
+
+
 def test_the_folder_may_be_named_as_a_setting(tmp_path: Path) -> None:
     folder = write(tmp_path, QWEN)
     assert load_settings("hf", overrides={"path": str(folder)}) == load_settings(folder, family="hf")
@@ -108,6 +131,8 @@ def test_what_the_processor_refuses_is_one_line(tmp_path: Path) -> None:
         {"image_processor_type": 3},
         {"image_processor_type": "Qwen2VLImageProcessorPil", "patch_size": "x"},
         {"image_processor_type": "CLIPImageProcessorPil"},
+        {"image_processor_type": "PixtralImageProcessorPil"},
+        {"image_processor_type": "LlavaOnevisionImageProcessorPil"},
     ],
 )
 def test_a_folder_that_no_count_comes_from_is_refused(tmp_path: Path, content: dict[str, Any]) -> None:
@@ -119,13 +144,28 @@ def test_a_folder_that_no_count_comes_from_is_refused(tmp_path: Path, content: d
     assert not marker.exists()
 
 
-def test_a_missing_folder_is_refused_without_a_look_at_any_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["Qwen2VLImageProcessorPil", "Qwen2VLImageProcessorFast", "NoSuchProcessor"])
+def test_a_folder_is_asked_without_a_look_at_any_hub(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path, QWEN | {"image_processor_type": name, "_name_or_path": "Qwen/Qwen2-VL-2B-Instruct"})
+    if name == "NoSuchProcessor":
+        with pytest.raises(ProcessorSettingsError, match="cannot load"):
+            ask(folder, MediaSize("image", 64, 64))
+    else:
+        assert ask(folder, MediaSize("image", 640, 360)).total == 299
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_missing_folder_is_refused_without_a_look_at_any_hub(tmp_path: Path) -> None:
     for name in ("Qwen/Qwen2-VL-2B-Instruct", str(tmp_path)):
         with pytest.raises(ProcessorSettingsError, match=r"no preprocessor_config\.json"):
             load_settings(name, family="hf")

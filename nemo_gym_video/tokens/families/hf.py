@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,13 +21,16 @@ from nemo_gym_video.tokens.families.base import MediaTokens, ProcessorSettings, 
 from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
 
 _MOST_PIXELS = 100_000_000
+# Pictures, tiles, channels, height, width.
+_TILED_DIMENSIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class HfSettings(ProcessorSettings):
     """``path`` is the folder with ``preprocessor_config.json``.
 
-    ``image_seq_length`` is the tokens of a tile, needed for processors that only say how many tiles they cut.
+    ``image_seq_length`` is the tokens of a tile, needed for processors that only say how many tiles they cut
+    (InternVL, Gemma 3, Idefics 3, SmolVLM).
     """
 
     family: ClassVar[str] = "hf"
@@ -91,9 +93,6 @@ def _transformers_version() -> str:
 @lru_cache(maxsize=16)
 def _processor(path: str, fingerprint: str) -> Any:
     """The folder's image processor; ``fingerprint`` tells a changed folder from the one in the cache."""
-    import os
-
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoImageProcessor
 
     try:
@@ -119,12 +118,13 @@ def _ask(path: str, fingerprint: str, width: int, height: int, tile_tokens: int 
         raise ProcessorSettingsError(
             f"{type(processor).__name__} reports no token count",
             got=sorted(answer),
-            allowed="image_grid_thw, num_soft_tokens_per_image, or num_patches with setting 'image_seq_length'",
+            allowed="grids, soft tokens, or, with setting 'image_seq_length', tiles",
         )
     return region
 
 
 def _region(processor: Any, answer: Mapping[str, Any], tile_tokens: int | None) -> Region | None:
+    """The runs that the answer tells, or ``None`` when it tells none."""
     if "image_grid_thw" in answer:
         _, rows, columns = (int(side) for side in answer["image_grid_thw"][0])
         patch = int(processor.patch_size)
@@ -133,7 +133,16 @@ def _region(processor: Any, answer: Mapping[str, Any], tile_tokens: int | None) 
     if "num_soft_tokens_per_image" in answer:
         length = int(answer["num_soft_tokens_per_image"][0])
         return Region(run_lengths=(length,), grid=None, processed_size=None)
-    if "num_patches" in answer and tile_tokens is not None:
-        tiles = int(math.prod(answer["num_patches"]) if len(answer["num_patches"]) == 1 else 0)
-        return Region(run_lengths=(tiles * tile_tokens,), grid=None, processed_size=None) if tiles else None
-    return None
+    if tile_tokens is None:
+        return None
+    if "num_patches" in answer:
+        # InternVL: all tiles of an image are one run.
+        return Region(run_lengths=(int(answer["num_patches"][0]) * tile_tokens,), grid=None, processed_size=None)
+    tiles = 0
+    if "num_crops" in answer:
+        # Gemma 3: the image, then each of its crops.
+        tiles = 1 + int(answer["num_crops"][0])
+    elif "pixel_attention_mask" in answer and answer["pixel_values"].ndim == _TILED_DIMENSIONS:
+        # Idefics 3 and SmolVLM: every tile, then the whole image.
+        tiles = int(answer["pixel_values"].shape[1])
+    return Region(run_lengths=(tile_tokens,) * tiles, grid=None, processed_size=None) if tiles else None
