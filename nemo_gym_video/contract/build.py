@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from nemo_gym_video.contract.digest import message_digest
 from nemo_gym_video.contract.rules import (
     DEFAULT_PLACEHOLDERS,
-    check_text,
     checked_groups,
     place_of,
     place_of_group,
+    refuse_placeholders,
 )
 from nemo_gym_video.contract.types import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import ContractError, RowError, Where
@@ -132,7 +132,7 @@ def contract_of_row(
     instructions = parameters.get("instructions")
     if isinstance(instructions, str):
         # They become the system message, so the same holds for them.
-        check_text([{"role": "system", "content": instructions}], _placeholders(settings), where=where)
+        refuse_placeholders(instructions, _placeholders(settings), _field(where, "instructions"))
     carried = row.get(CONTRACT_FIELD)
     if carried is None:
         if settings is None:
@@ -164,6 +164,11 @@ def _check_rules(
         raise ContractError("contract names another media mode than its row has",
                             got=f"{contract.mode}, {len(contract.items)} items",
                             allowed=f"{mode}, {len(groups)} items", where=where)  # fmt: skip
+
+
+def _field(where: Where | None, name: str) -> Where:
+    base = where or Where()
+    return Where(file=base.file, line=base.line, row=base.row, field=name)
 
 
 def _placeholders(settings: ProcessorSettings | None) -> Sequence[str]:

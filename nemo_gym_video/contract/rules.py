@@ -69,10 +69,15 @@ def check_text(
 ) -> None:
     """Refuse a literal placeholder string in any text of the conversation, whoever says it."""
     for text, place in _texts(conversation, where):
-        for placeholder in placeholders:
-            if placeholder in text:
-                raise RowError("text holds a literal media placeholder, which the model would take for media",
-                               got=placeholder, allowed="reword or escape it", where=place)  # fmt: skip
+        refuse_placeholders(text, placeholders, place)
+
+
+def refuse_placeholders(text: str, placeholders: Sequence[str], place: Where) -> None:
+    """Raise ``RowError`` when one of ``placeholders`` stands in ``text``."""
+    for placeholder in placeholders:
+        if placeholder in text:
+            raise RowError("text holds a literal media placeholder, which the model would take for media",
+                           got=placeholder, allowed="reword or escape it", where=place)  # fmt: skip
 
 
 def _texts(conversation: str | Sequence[Any], where: Where | None) -> Iterator[tuple[str, Where]]:

@@ -234,7 +234,7 @@ def test_a_contract_without_counts_gets_them(sources: MediaSources) -> None:
 def test_placeholders_in_the_instructions(sources: MediaSources) -> None:
     row = row_of("hello")
     row["responses_create_params"]["instructions"] = "Look at <image>."
-    with pytest.raises(RowError, match="placeholder"):
+    with pytest.raises(RowError, match="field 'instructions': text holds a literal media placeholder"):
         contract_of_row(row, sources=sources, settings=NEMOTRON)
     row["responses_create_params"]["instructions"] = "Look at the image."
     assert contract_of_row(row, sources=sources, settings=NEMOTRON) is not None
