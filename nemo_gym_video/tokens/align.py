@@ -117,8 +117,8 @@ class Aligner:
         Raises:
             AlignmentError: token ids are no flat integers.
         """
-        prompt = token_array(prompt_token_ids, name="prompt_token_ids")
-        generated = token_array(generation_token_ids, name="generation_token_ids")
+        prompt = token_array(prompt_token_ids, name=f"prompt_token_ids of call {self._turn}")
+        generated = token_array(generation_token_ids, name=f"generation_token_ids of call {self._turn}")
         findings: list[Finding] = []
         agreed = _agreed(self._chain, prompt)
         start = len(self._chain)
