@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nemo_gym_video.cli import build_app
-from nemo_gym_video.errors import NemoGymVideoError
+from nemo_gym_video.commands.count import answer
+from nemo_gym_video.errors import NemoGymVideoError, Where
+from nemo_gym_video.tokens.settings import preset_names
 
 
 def run(*arguments: str, stdin: str = "") -> tuple[int, str]:
@@ -49,7 +53,7 @@ def test_a_request_line_gets_an_answer_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "runs"),
+    ("given_settings", "runs"),
     [
         (None, [252] * 32),
         ({"video_maintain_aspect_ratio": False}, [256] * 32),
@@ -57,8 +61,8 @@ def test_a_request_line_gets_an_answer_line() -> None:
         ({"video": {"target_num_patches": 256}}, [60] * 32),
     ],
 )
-def test_flat_settings_are_the_checkpoints_names(settings: dict[str, Any] | None, runs: list[int]) -> None:
-    code, (answer,) = count({"family": "nemotron_omni", "items": [VIDEO], "settings": settings})
+def test_flat_settings_are_the_checkpoints_names(given_settings: dict[str, Any] | None, runs: list[int]) -> None:
+    code, (answer,) = count({"family": "nemotron_omni", "items": [VIDEO], "settings": given_settings})
     assert code == 0
     assert answer["items"][0]["run_lengths"] == runs
 
@@ -261,3 +265,38 @@ def test_bad_settings_are_one_line(arguments: tuple[str, ...]) -> None:
     code, message = run("settings", *arguments)
     assert code == 1
     assert "\n" not in message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+SIDES = st.integers(-1, 3000) | st.integers(0, 2**33)
+ITEMS = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["image", "video"]), "size": st.lists(SIDES, min_size=2, max_size=2) | JSON},
+    optional={"frames": st.integers(-1, 300) | JSON},
+)
+REQUESTS = st.fixed_dictionaries(
+    {"family": st.sampled_from(sorted(set(preset_names()) - {"hf"})), "items": st.lists(ITEMS, max_size=4) | JSON},
+    optional={
+        "settings": JSON,
+        "max_model_len": st.integers(1, 2**17) | JSON,
+        "text_tokens": st.integers(0, 2**17) | JSON,
+        "pruning_rate": st.floats(0, 1) | JSON,
+        "processor_cache": st.booleans() | JSON,
+        "surplus": JSON,
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(request_line=REQUESTS)
+def test_any_request_gets_an_answer_or_one_line(request_line: dict[str, Any]) -> None:
+    try:
+        found = answer(request_line, Where(line=1))
+    except NemoGymVideoError:
+        return
+    assert found["total"] == sum(sum(item["run_lengths"]) for item in found["items"])
+    assert all(length > 0 for item in found["items"] for length in item["run_lengths"])
+    json.dumps(found, allow_nan=False)
