@@ -20,6 +20,9 @@ _ANSWER = re.compile(r"\s*\(?([A-Za-z])\)?\s*(?:[.):]\s*(.*))?", re.DOTALL)
 _ORDERED = re.compile(r"\b(?:above|below|both [a-j] and [a-j]|[a-j] and [a-j]|[a-j] or [a-j])\b", re.IGNORECASE)
 
 
+_STYLES = ("()", ".", ")", ":")
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A possible option label in a text: ``letter``, the ``style`` of its mark, where it begins and its text."""
@@ -91,14 +94,15 @@ def options_from_prose(prompt: str, *, where: Where) -> tuple[str, list[str]]:
     Raises:
         Refusal: there is no such list, or more than one way to read it.
     """
+    starts = _line_starts(prompt)
     labels = [
-        Label(
-            match[1] or match[2], match[3] or "()", match.start(), match.end(), _starts_line(prompt, match.start())
-        )
+        Label(match[1] or match[2], match[3] or "()", match.start(), match.end(), match.start() in starts)
         for match in _LABEL.finditer(prompt)
     ]
-    for candidates in ([label for label in labels if label.starts_line], labels):
-        chains = [chain for style in ("()", ".", ")", ":") if (chain := _chain(candidates, style, where))]
+    lines = [label for label in labels if label.starts_line]
+    for candidates in (lines, labels):
+        found = (_chain(candidates, style, strict=candidates is lines, where=where) for style in _STYLES)
+        chains = [chain for chain in found if chain]
         if len(chains) > 1:
             raise Refusal(
                 "option_mismatch", "options in the text can be read in two ways", got=prompt, where=where
@@ -108,17 +112,25 @@ def options_from_prose(prompt: str, *, where: Where) -> tuple[str, list[str]]:
     raise Refusal("option_mismatch", "no options, structured or in the text", got=prompt, where=where)
 
 
-def _starts_line(text: str, start: int) -> bool:
-    return not text[text.rfind("\n", 0, start) + 1 : start].strip()
+def _line_starts(text: str) -> set[int]:
+    """Where each line's first character that is no white space stands."""
+    starts, offset = set(), 0
+    for line in text.split("\n"):
+        starts.add(offset + len(line) - len(line.lstrip()))
+        offset += len(line) + 1
+    return starts
 
 
-def _chain(labels: list[Label], style: str, where: Where) -> list[Label]:
-    """The labels A, B, C … of one style, empty when there are fewer than two."""
+def _chain(labels: list[Label], style: str, *, strict: bool, where: Where) -> list[Label]:
+    """The labels A, B, C … of one style, empty when there are fewer than two.
+
+    Letters before the first A are words of the question ("Plan B. is"), unless ``strict``.
+    """
     same = [label for label in labels if label.style == style]
     first = next((place for place, label in enumerate(same) if label.letter == "A"), None)
     if first is None:
         return []
-    chain = same[first:]
+    chain = same if strict else same[first:]
     letters = "".join(label.letter for label in chain)
     if len(chain) < 2:
         return []

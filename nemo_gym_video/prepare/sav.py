@@ -3,23 +3,22 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_gym_video.errors import MediaDecodeError, PreparationError, Where
+from nemo_gym_video.errors import PreparationError
 from nemo_gym_video.prepare import sav_native
 from nemo_gym_video.prepare.expressions import Expressions, read_expressions
 from nemo_gym_video.prepare.files import stable_seed
-from nemo_gym_video.prepare.frames import StoredFrames, store_copies, store_frames
+from nemo_gym_video.prepare.frames import StoredFrames
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
 from nemo_gym_video.prepare.rows import check_text
+from nemo_gym_video.prepare.sav_media import SavMedia, opened_folder, opened_train
 from nemo_gym_video.prepare.sav_native import STRIDE, SavAnnotation, SavInput
 from nemo_gym_video.prepare.sav_rows import TrackRules, Window, choose_window, track_row
-from nemo_gym_video.prepare.sources import opened_clip, refusal_of
 from nemo_gym_video.tracking.schema import Task
 
 
@@ -82,9 +81,23 @@ class SavSource:
     def _prepare(
         self, video: SavInput, variant: int, words: Mapping[int, str], input_id: str, media_root: Path
     ) -> Outcome:
-        is_train = self.split == "train"
-        read = sav_native.read_json_annotation if is_train else sav_native.read_png_annotation
-        annotation = read(Path(video.annotation))
+        if self.split == "train":
+            annotation, opened = sav_native.read_json_annotation(Path(video.annotation)), opened_train
+        else:
+            annotation, opened = sav_native.read_png_annotation(Path(video.annotation)), opened_folder
+        with opened(Path(video.source), annotation) as media:
+            return self._row(video, variant, words, input_id, annotation, media, media_root)
+
+    def _row(
+        self,
+        video: SavInput,
+        variant: int,
+        words: Mapping[int, str],
+        input_id: str,
+        annotation: SavAnnotation,
+        media: SavMedia,
+        media_root: Path,
+    ) -> Outcome:
         rng = random.Random(stable_seed(self.seed, self.task, annotation.digest, variant))
         window = choose_window(
             annotation.masks,
@@ -95,21 +108,20 @@ class SavSource:
         )
         first = window.start * STRIDE
         frames = range(first, first + window.length * STRIDE, STRIDE)
-        store = _clip_stills if is_train else _folder_stills
-        stored, group, fps = store(video, annotation, frames, media_root)
+        stored = media.store(list(frames), media_root)
         row = track_row(
             window,
             task=self.task,
             urls=stored.paths,
-            fps=fps / STRIDE,
+            fps=media.fps / STRIDE,
             rng=rng,
-            metadata=self._metadata(video, annotation, window, stored, fps, group),
+            metadata=self._metadata(video, annotation, window, stored, media),
         )
         return Outcome(
             kind="row",
             input_id=input_id,
             row=row,
-            group=group,
+            group=media.digest,
             manifests=(stored.manifest,),
             notes=dict(window.left_out),
         )
@@ -120,21 +132,20 @@ class SavSource:
         annotation: SavAnnotation,
         window: Window,
         stored: StoredFrames,
-        fps: float,
-        group: str,
+        media: SavMedia,
     ) -> dict[str, Any]:
         kind = self.annotation if self.split == "train" else "png"
         return {
             "dataset": self.dataset,
             "split": self.split,
             "video_id": video.video_id,
-            "video_digest": group,
+            "video_digest": media.digest,
             "annotation_type": kind,
             "annotation_digest": annotation.digest,
             "annotation_frames": list(range(window.start, window.start + window.length)),
             "video_frames": list(stored.indices),
             "timestamps": [round(time, 6) for time in stored.timestamps],
-            "fps": fps / STRIDE,
+            "fps": media.fps / STRIDE,
             "original_size": list(annotation.size),
             "masklet_ids": [annotation.object_ids[one.column] for one in window.objects],
         }
@@ -146,70 +157,3 @@ class SavSource:
 def _by_column(annotation: SavAnnotation, words: Mapping[int, str]) -> dict[int, str]:
     columns = {number: column for column, number in enumerate(annotation.object_ids)}
     return {columns[number]: check_text(text) for number, text in words.items() if number in columns}
-
-
-def _clip_stills(
-    video: SavInput, annotation: SavAnnotation, frames: range, media_root: Path
-) -> tuple[StoredFrames, str, float]:
-    """Decode the window of a train video; sizes and frame counts must fit the annotation."""
-    from nemo_gym_video.media.sources import trusted_sources
-
-    where = Where(file=Path(video.source).name)
-    if not Path(video.source).is_file():
-        raise Refusal("missing", "video file does not exist", got=video.source, where=where)
-    with opened_clip(trusted_sources(), str(Path(video.source).absolute()), where=where) as (blob, clip):
-        info = clip.info
-        _check_fit(info.size, info.decodable, annotation, where)
-        stored = store_frames(
-            clip,
-            list(frames),
-            digest=blob.digest,
-            root=media_root,
-            form="jpeg",
-            asked={"stride": STRIDE},
-        )
-        return stored, blob.digest, info.fps
-
-
-def _folder_stills(
-    video: SavInput, annotation: SavAnnotation, frames: range, media_root: Path
-) -> tuple[StoredFrames, str, float]:
-    """Copy the window of a val or test video's JPEGs; their size must fit the masks."""
-    from nemo_gym_video.media.image import probe_image
-    from nemo_gym_video.media.sources import blob_from_path
-
-    folder = Path(video.source)
-    files = sav_native.jpeg_frames(folder)
-    where = Where(file=folder.name)
-    if sorted(files) != list(range(len(files))):
-        raise Refusal("count_mismatch", "frames are not numbered 0 to n - 1", got=len(files), where=where)
-    try:
-        sizes = {
-            probe_image(blob_from_path(files[frame], kind="image")).size for frame in frames if frame in files
-        }
-    except MediaDecodeError as error:
-        raise refusal_of(error, where) from error
-    for size in sizes:
-        _check_fit(size, len(files), annotation, where)
-    digest = sav_native.frames_digest(files[frame] for frame in sorted(files))
-    stored = store_copies(
-        [files[frame] for frame in frames],
-        list(frames),
-        digest=digest,
-        root=media_root,
-        size=annotation.size,
-        fps=sav_native.FPS,
-    )
-    return stored, digest, sav_native.FPS
-
-
-def _check_fit(size: tuple[int, int], total: int, annotation: SavAnnotation, where: Where) -> None:
-    if size != annotation.size:
-        raise Refusal("size_mismatch", "masks and video differ in size (displayed, width x height)", got=size,
-                      allowed=str(annotation.size), where=where)  # fmt: skip
-    if annotation.video_frames is not None and annotation.video_frames != total:
-        raise Refusal("count_mismatch", "video and annotation differ in video frames", got=total,
-                      allowed=str(annotation.video_frames), where=where)  # fmt: skip
-    if math.ceil(total / STRIDE) != len(annotation.masks):
-        raise Refusal("count_mismatch", "annotated frames do not fit the video's", got=len(annotation.masks),
-                      allowed=f"ceil({total} / {STRIDE}) = {math.ceil(total / STRIDE)}", where=where)  # fmt: skip

@@ -118,18 +118,26 @@ def _choose_objects(
     wanted = rng.randint(1, rules.max_objects)
     chosen: list[TrackedObject] = []
     for column in order:
-        if len(chosen) == wanted:
-            break
         words = None if expressions is None else expressions.get(column)
+        # The last place goes to an object that is there from the start, when no other one is.
+        only_early = len(chosen) == wanted - 1 and task != "ref" and all(_is_late(one) for one in chosen)
         found = _track(column, columns[column], task, rules, words, number=len(chosen) + 1)
         if isinstance(found, str):
             left_out[found] += 1
+        elif only_early and _is_late(found):
+            left_out["late_only"] += 1
         else:
             chosen.append(found)
-    if chosen and task != "ref" and all(one.reference.frame > 0 for one in chosen):
+        if len(chosen) == wanted:
+            return tuple(chosen)
+    if task != "ref" and all(_is_late(one) for one in chosen):
         left_out["late_only"] += len(chosen)
         return ()
     return tuple(chosen)
+
+
+def _is_late(one: TrackedObject) -> bool:
+    return one.reference.frame > 0
 
 
 def _track(
