@@ -128,14 +128,15 @@ def _read_message(message: object, where: Where) -> ChatMessage:
 
 
 def _read_part(part: object, where: Where) -> str | ChatMedia:
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    assert isinstance(part, Mapping) or kind is None
-    if kind == "text" and isinstance(part, Mapping):
+    if not isinstance(part, Mapping):
+        part = {}
+    kind = part.get("type")
+    if kind == "text":
         text = part.get("text")
         if isinstance(text, str):
             return text
         raise RequestError("text part holds no text", got=text, where=where)
-    if kind in ("image_url", "video_url") and isinstance(part, Mapping):
+    if kind in ("image_url", "video_url"):
         url = part.get(kind)
         if isinstance(url, Mapping):
             url = url.get("url")
@@ -147,12 +148,15 @@ def _read_part(part: object, where: Where) -> str | ChatMedia:
 
 def _reasoning_text(message: Mapping[str, Any]) -> str:
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    return f"<think>{reasoning}</think>" if isinstance(reasoning, str) else ""
+    return f"<think>{reasoning}</think>" if isinstance(reasoning, str) and reasoning else ""
 
 
 def _tool_call_texts(message: Mapping[str, Any], where: Where) -> list[str]:
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise RequestError("tool_calls must be a list", got=type(calls).__name__, where=where)
     texts = []
-    for call in message.get("tool_calls") or []:
+    for call in calls:
         function = call.get("function") if isinstance(call, Mapping) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         arguments = function.get("arguments") if isinstance(function, Mapping) else None
