@@ -39,6 +39,7 @@ class NemotronNanoVLSettings(NemotronSettings):
 
     def check(self) -> None:
         """A tile must be a whole number of tokens a side."""
+        # With slots the decorated class is another one, which a bare super() of Python 3.13 does not know.
         super(NemotronNanoVLSettings, self).check()
         if self.force_image_size % (self.patch_size * self.merge):
             raise ProcessorSettingsError(

@@ -69,6 +69,7 @@ class NemotronOmniSettings(NemotronSettings):
 
     def check(self) -> None:
         """The bounds of an image must be in order."""
+        # With slots the decorated class is another one, which a bare super() of Python 3.13 does not know.
         super(NemotronOmniSettings, self).check()
         if 0 < self.max_num_patches < self.min_num_patches:
             raise ProcessorSettingsError(
