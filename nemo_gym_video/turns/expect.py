@@ -14,7 +14,7 @@ from nemo_gym_video.tokens.families.base import ProcessorSettings
 from nemo_gym_video.tokens.runs import Run
 from nemo_gym_video.tokens.types import CountRequest, MediaSize
 from nemo_gym_video.turns.assign import Need
-from nemo_gym_video.turns.media_id import MediaRef, recorded_ids, reference_key
+from nemo_gym_video.turns.media_id import MediaRef, RecordedIds
 from nemo_gym_video.turns.types import Finding, Occurrence, Origin, Place
 
 _NOMINAL = (640, 480)  # the number of runs of a video does not depend on its size, only their lengths do
@@ -81,7 +81,7 @@ class Predictions:
 
     contract: RowContract | None
     settings: ProcessorSettings | None
-    recorded: Mapping[str, str]
+    recorded: RecordedIds
     recorded_token_ids: tuple[int, ...] | None
     where: Where
     _next: int = 0
@@ -110,7 +110,7 @@ class Predictions:
         return cls(
             contract=contract,
             settings=processor,
-            recorded=recorded_ids(nested) | recorded_ids(rollout.get("media_assets")),
+            recorded=RecordedIds(nested, rollout.get("media_assets")),
             recorded_token_ids=_recorded_token_ids(rollout.get("media_token_ids"), where),
             where=where,
         )
@@ -149,6 +149,10 @@ class Predictions:
         """The items of one turn (``None``: of no turn), each with what is known of it."""
         return [self._item(origin, group, self._take(group, turn)) for origin, group in groups]
 
+    def plain_items(self, groups: Sequence[tuple[Origin, MediaGroup]]) -> list[Item]:
+        """Items that the contract does not speak of."""
+        return [self._item(origin, group, None) for origin, group in groups]
+
     def finding(self) -> Finding | None:
         """What is wrong between contract and messages, after the last item."""
         if self._mismatch is None and self._next < len(self.items):
@@ -178,8 +182,8 @@ class Predictions:
         first = group.parts[0]
         frames = self._frames(group, known)
         media_id = None if known is None else known.digest
-        if media_id is None and not group.tagged:
-            media_id = self.recorded.get(reference_key(first.url)) if len(first.url) < 4096 else None
+        if media_id is None:
+            media_id = self.recorded.find(group.source, tagged=group.tagged)
         return Item(
             ref=MediaRef(group.kind, tuple(part.url for part in group.parts), source=group.source,
                          tagged=group.tagged, media_id=media_id),

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.tokens.families.base import ProcessorSettings
+from nemo_gym_video.tokens.runs import Run
 from nemo_gym_video.turns.assign import assign_runs
 from nemo_gym_video.turns.chain import CallTokens, TokenChain
 from nemo_gym_video.turns.expect import Item, Predictions
 from nemo_gym_video.turns.rollout import (
+    FirstRecords,
     RolloutItem,
     first_prompt,
     group_items,
@@ -80,6 +82,8 @@ class _Indexer:
         self.skipped: list[Skipped] = []
         self.findings: list[Finding] = []
         self.chain = TokenChain(self.ids or ())
+        self.first_records: FirstRecords = []
+        self.shadowed: list[Item] = []
 
     def run(self) -> TurnIndex:
         """Walk the conversation once."""
@@ -91,7 +95,7 @@ class _Indexer:
                 continue
             self._add_turn(item, self.predictions.items_of(group_items(pending), len(self.turns)))
             pending = []
-        unclaimed = self.predictions.items_of(group_items(pending), None)
+        unclaimed = [*self.shadowed, *self.predictions.items_of(group_items(pending), None)]
         contract_finding = self.predictions.finding()
         if contract_finding is not None:
             self.findings.append(contract_finding)
@@ -110,7 +114,7 @@ class _Indexer:
 
     def _first_items(self) -> list[RolloutItem]:
         """The first prompt's items, with the frame tags that nemo-gym dropped on the way, where they are known."""
-        records = first_prompt(self.rollout, self.response, self.where)
+        self.first_records = records = first_prompt(self.rollout, self.response, self.where)
         if not records:
             return []
         origin, entries = records[0]
@@ -157,7 +161,7 @@ class _Indexer:
 
     def _share_out(self, number: int, media: list[Item], call: CallTokens) -> list[Occurrence]:
         """The turn's media with their runs; whatever does not add up becomes a finding."""
-        runs = call.runs
+        runs = call.runs if self.turns else self._behind_shadowed(media, call.runs)
         shares = assign_runs([item.need for item in media], runs, open_front=call.carried is None)
         result = []
         for place, (item, own) in enumerate(zip(media, shares.runs, strict=True)):
@@ -181,6 +185,30 @@ class _Indexer:
             )  # fmt: skip
         return result
 
+    def _behind_shadowed(self, media: list[Item], runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The first turn's runs without those of a record that a better one shadows.
+
+        Some agents put the task into ``agent_input`` and the opening observation into ``seed_obs``; the prompt has
+        both, the precedence takes one. Only the tokens tell: when they hold exactly the runs of both, the media of
+        the shadowed record come first, and are left to no turn as trainers leave them.
+        """
+        if len(self.first_records) < 2 or len(runs) <= (total_runs(media) or 0):
+            return runs
+        origin, entries = self.first_records[1]
+        own = [item.ref.urls for item in media]
+        hidden = [
+            item
+            for item in self.predictions.plain_items(group_items([*read_items(entries, origin, self.where)]))
+            if item.ref.urls not in own
+        ]
+        count, chosen = total_runs(hidden), total_runs(media)
+        if not count or chosen is None or count + chosen != len(runs):
+            return runs
+        self.shadowed = hidden
+        text = f"{len(hidden)} media of {origin} are in the prompt, but {self.first_records[0][0]} shadows them: "
+        self._find("media_shadowed", text + "they are on no turn", 0, expected=chosen, found=len(runs))
+        return runs[count:]
+
     def _report_restart(self, number: int, call: CallTokens, seen: int) -> None:
         text = f"the prompt repeats only {call.shared} of the {seen} tokens seen so far; segment {call.segment} "
         text += "starts here"
@@ -192,3 +220,9 @@ class _Indexer:
         self, kind: str, message: str, turn: int, *, expected: int | None = None, found: int | None = None
     ) -> None:
         self.findings.append(Finding(kind=kind, message=message, turn=turn, expected=expected, found=found))
+
+
+def total_runs(items: Sequence[Item]) -> int | None:
+    """Number of runs of all ``items`` together; None when one of them is unknown."""
+    counts = [item.need.runs for item in items]
+    return None if None in counts else sum(count or 0 for count in counts)

@@ -99,33 +99,47 @@ def reference_key(url: str) -> str:
     return unquote(parts.path) if parts.netloc in ("", "localhost") else url
 
 
-def recorded_ids(media_assets: object) -> dict[str, str]:
-    """Reference to id from a rollout's ``media_assets``; data URLs are left out, their bytes are at hand.
+class RecordedIds:
+    """Ids from a rollout's ``media_assets``, found by the reference that the asset was sent as.
 
-    Takes a mapping of id to asset, as nemo-gym writes it, or a list of assets. An asset names its reference in
-    ``source`` or as the URL of its ``source_part``. Whatever has another shape is passed over: recorded
-    evidence helps, it does not decide.
+    Takes a mapping of id to asset, as nemo-gym writes it, or a list of assets. An asset names the part that was
+    sent as ``source_part``; without one, ``source`` names what was sent as tagged frames. Images in data URLs are
+    left out, their bytes are at hand. Whatever has another shape is passed over: recorded evidence helps, it
+    does not decide.
     """
-    if isinstance(media_assets, Mapping):
-        media_assets = list(media_assets.values())
-    found: dict[str, str] = {}
-    for asset in media_assets if isinstance(media_assets, list) else ():
-        media_id = asset.get("media_id") if isinstance(asset, Mapping) else None
-        if isinstance(media_id, str):
-            for url in _asset_urls(asset):
-                if url[:5].lower() != "data:":
-                    found[reference_key(url)] = media_id
-    return found
+
+    def __init__(self, *recorded: object) -> None:
+        """``recorded`` are values of ``media_assets``; of two that name one reference the last counts."""
+        self._ids: dict[tuple[bool, str], str] = {}
+        for media_assets in recorded:
+            assets = list(media_assets.values()) if isinstance(media_assets, Mapping) else media_assets
+            for asset in assets if isinstance(assets, list) else ():
+                if isinstance(asset, Mapping):
+                    self._add(asset)
+
+    def find(self, reference: str, *, tagged: bool) -> str | None:
+        """The id of what was sent as ``reference``: one URL, or the source of tagged frames."""
+        if not self._ids or _is_picture_data(reference):
+            return None
+        return self._ids.get((tagged, reference_key(reference)))
+
+    def _add(self, asset: Mapping[str, object]) -> None:
+        media_id, part = asset.get("media_id"), asset.get("source_part")
+        given: list[object] = []
+        if isinstance(part, Mapping):
+            for name in ("image_url", "video_url", "image", "video"):
+                value = part.get(name)
+                given.append(value.get("url") if isinstance(value, Mapping) else value)
+        else:
+            given.append(asset.get("source"))
+        for url in given:
+            if isinstance(media_id, str) and isinstance(url, str) and not _is_picture_data(url):
+                self._ids[not isinstance(part, Mapping), reference_key(url)] = media_id
 
 
-def _asset_urls(asset: Mapping[str, object]) -> list[str]:
-    part = asset.get("source_part")
-    given = [asset.get("source")]
-    if isinstance(part, Mapping):
-        for name in ("image_url", "video_url", "image", "video"):
-            value = part.get(name)
-            given.append(value.get("url") if isinstance(value, Mapping) else value)
-    return [value for value in given if isinstance(value, str)]
+def _is_picture_data(url: str) -> bool:
+    """Whether ``url`` is a data URL with content in it, too long to look up."""
+    return url[:5].lower() == "data:" and not is_manifest_url(url)
 
 
 def _text_digest(text: str) -> str:

@@ -20,6 +20,8 @@ _FOREIGN_PARTS = frozenset(
     {"image", "image_url", "output_image", "video", "video_url", "input_audio", "audio_url", "input_file"}
 )
 
+FirstRecords = list[tuple[Origin, list[Any]]]
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutItem:
@@ -44,9 +46,7 @@ def read_response(rollout: Mapping[str, Any], where: Where) -> Mapping[str, Any]
     return response
 
 
-def first_prompt(
-    rollout: Mapping[str, Any], response: Mapping[str, Any], where: Where
-) -> list[tuple[Origin, list[Any]]]:
+def first_prompt(rollout: Mapping[str, Any], response: Mapping[str, Any], where: Where) -> FirstRecords:
     """The records of the first prompt that the rollout has, in order of precedence; the first one counts.
 
     ``seed_obs`` goes before ``agent_input``, and that before the request's own input; an empty one does not
@@ -56,7 +56,7 @@ def first_prompt(
     if request is not None and not isinstance(request, Mapping):
         raise RowError("responses_create_params is no object", got=request,
                        where=_field(where, "responses_create_params"))  # fmt: skip
-    found: list[tuple[Origin, list[Any]]] = []
+    found: FirstRecords = []
     origins: tuple[tuple[Origin, Mapping[str, Any], str], ...] = (
         ("seed_obs", response, "response.seed_obs"),
         ("agent_input", response, "response.agent_input"),

@@ -11,7 +11,7 @@ import tracemalloc
 import pytest
 
 from nemo_gym_video.messages import FrameManifest
-from nemo_gym_video.turns.media_id import MediaRef, recorded_ids, reference_id, reference_key
+from nemo_gym_video.turns.media_id import MediaRef, RecordedIds, reference_id, reference_key
 
 
 def sha(content: bytes) -> str:
@@ -72,22 +72,35 @@ def test_frames_one_by_one_are_one_asset_in_any_form() -> None:
     assert MediaRef("video", paths[::-1], source="v.mp4", tagged=True).media_id != by_path
 
 
-def test_recorded_ids_win_and_junk_is_passed_over() -> None:
+def test_recorded_ids_are_found_by_what_was_sent() -> None:
+    manifest = FrameManifest(frame_paths=("/m/0.png",)).to_url()
     assets = {
         "m1": {"media_id": "m1", "source_part": {"type": "input_image", "image_url": "a.png"}},
         "m2": {"media_id": "m2", "source_part": {"type": "input_video", "video_url": {"url": "file:///b.mp4"}}},
-        "m3": {"media_id": "m3", "source": "c.png"},
+        "m3": {"media_id": "m3", "source": "c.mp4", "source_part": None},
         "m4": {"media_id": 4, "source": "d.png"},
         "m5": {"media_id": "m5", "source_part": {"image_url": "data:image/png;base64,AAAA"}},
         "m6": None,
+        "m7": {"media_id": "m7", "source": "e.mp4", "source_part": {"video_url": manifest}},
+        "m8": {"media_id": "m8", "source": "data:image/png", "source_part": None},
     }
-    right = {"a.png": "m1", "/b.mp4": "m2", "c.png": "m3"}
-    assert recorded_ids(assets) == right
-    assert recorded_ids(list(assets.values())) == right
-    shapes: list[object] = [None, 3, "x", [], {}, [None], {"a": []}]
-    for junk in shapes:
-        assert recorded_ids(junk) == {}
-    assert MediaRef("image", ("a.png",), media_id="m1").media_id == "m1"
+    for form in (assets, list(assets.values())):
+        found = RecordedIds(form)
+        assert found.find("a.png", tagged=False) == "m1"
+        assert found.find("/b.mp4", tagged=False) == "m2"
+        assert found.find("c.mp4", tagged=True) == "m3"
+        assert found.find(manifest, tagged=False) == "m7"
+        # A clip and frames taken from it are two assets, whatever their source is called.
+        for url in ("c.mp4", "d.png", "e.mp4", "data:image/png;base64,AAAA", "data:image/png"):
+            assert found.find(url, tagged=False) is None
+        assert found.find("a.png", tagged=True) is None
+    later = {"media_id": "new", "source_part": {"image_url": "a.png"}}
+    assert RecordedIds(assets, [later]).find("a.png", tagged=False) == "new"
+
+
+@pytest.mark.parametrize("junk", [None, 3, "x", [], {}, [None], {"a": []}, [{"media_id": "m", "source": 3}]])
+def test_recorded_junk_is_passed_over(junk: object) -> None:
+    assert RecordedIds(junk).find("x", tagged=False) is None
 
 
 def test_an_id_is_worked_out_once_and_without_a_copy_of_the_picture() -> None:
