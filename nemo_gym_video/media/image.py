@@ -26,17 +26,19 @@ from nemo_gym_video.media.policy import MediaLimits, check_pixels
 from nemo_gym_video.media.sources import MediaBlob
 
 _ORIENTATION = 0x0112
-_TRANSPOSE = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
+# EXIF orientation to (swap axes, then flip rows, flip columns).
+_TURNS = {
+    2: (False, False, True),
+    3: (False, True, True),
+    4: (False, True, False),
+    5: (True, False, False),
+    6: (True, False, True),
+    7: (True, True, True),
+    8: (True, True, False),
 }
 _SIDEWAYS = frozenset({5, 6, 7, 8})
 _PNG_CHUNK_LIMIT = 10_000
+_STRIP_PIXELS = 1 << 20
 # Everything Pillow's plugins are known to raise on broken content.
 _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError,
                   RuntimeError, EOFError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError,
@@ -77,11 +79,11 @@ def probe_image(blob: MediaBlob, *, limits: MediaLimits | None = None, where: Wh
 def read_image(blob: MediaBlob, *, limits: MediaLimits | None = None, where: Where | None = None) -> DecodedImage:
     """Decode an image to displayed RGB. Raises ``MediaDecodeError`` as ``probe_image`` does."""
     with _opened(blob, limits or MediaLimits(), where) as (image, info):
-        image.load()
-        shown = _to_rgb(image, where)
-        if info.orientation in _TRANSPOSE:
-            shown = shown.transpose(_TRANSPOSE[info.orientation])
-        pixels = np.asarray(shown)
+        pixels = _rgb_pixels(image, where)
+    if info.orientation in _TURNS:
+        swap, flip_rows, flip_columns = _TURNS[info.orientation]
+        turned = pixels.transpose(1, 0, 2) if swap else pixels
+        pixels = np.ascontiguousarray(turned[:: -1 if flip_rows else 1, :: -1 if flip_columns else 1])
     return DecodedImage(pixels=pixels, size=info.size)
 
 
@@ -160,14 +162,26 @@ def _check_still(image: Image.Image, where: Where | None) -> None:
         raise MediaDecodeError("image is an animation; send it as a video (GIF) or send one frame", where=where)
 
 
-def _to_rgb(image: Image.Image, where: Where | None) -> Image.Image:
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
-        high = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-        return Image.fromarray(high).convert("RGB")
-    if image.mode in ("I", "F", "LAB", "HSV"):
+def _rgb_pixels(image: Image.Image, where: Where | None) -> npt.NDArray[np.uint8]:
+    """The picture as stored, uint8 [height, width, 3]; converted in strips, so that no whole copy is made."""
+    width, height = image.size
+    wide = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
+    if not wide and image.mode in ("I", "F", "LAB", "HSV"):
         raise MediaDecodeError("image samples cannot be shown without a guess", got=image.mode,
                                allowed="8 or 16 bits a sample, grey, palette, RGB, YCbCr or CMYK",
                                where=where)  # fmt: skip
+    pixels = np.empty((height, width, 3), np.uint8)
+    rows = max(1, _STRIP_PIXELS // width)
+    for top in range(0, height, rows):
+        strip = image.crop((0, top, width, min(top + rows, height)))
+        if wide:
+            pixels[top : top + rows] = (np.asarray(strip).astype(np.int64) >> 8).clip(0, 255)[..., None]
+        else:
+            pixels[top : top + rows] = np.asarray(_to_rgb(strip))
+    return pixels
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
         layered = image.convert("RGBA")
         ground = Image.new("RGB", layered.size, (255, 255, 255))
