@@ -177,6 +177,11 @@ class RowContract:
             mode = "images" if items[0].kind == "image" else "native_video"
         return dataclasses.replace(self, mode=mode, items=(*self.items, *items)).completed()
 
+    def up_to(self, turn: int) -> RowContract:
+        """The contract without the items that only model call ``turn`` or a later one would have seen."""
+        items = tuple(item for item in self.items if (item.turn or 0) < turn)
+        return dataclasses.replace(self, items=items, mode=self.mode if items else "none")
+
     def check_messages(self, conversation: str | Sequence[Any], *, where: Where | None = None) -> None:
         """Raise ``ContractError`` unless the contract was made for exactly these (raw) messages."""
         if self.message_digest is None:

@@ -4,25 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 from fastapi import HTTPException, Request
 from nemo_gym.server_utils import ServerClient
 
-from nemo_gym_video.contract import CONTRACT_FIELD, RowContract
+from nemo_gym_video.contract import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
+from nemo_gym_video.gym.budget import TOKEN_BUDGET
 from nemo_gym_video.gym.clients import ModelServer, VerifierServer
 from nemo_gym_video.gym.contracts import ContractMaker
 from nemo_gym_video.gym.emit import Emission, Emitter
-from nemo_gym_video.gym.episode import Environment, EnvironmentFailed, Episode, SingleTurn, run_episode
+from nemo_gym_video.gym.episode import EnvironmentFailed, Episode, SingleTurn, observation_items, run_episode
 from nemo_gym_video.gym.evidence import MediaRecord
-from nemo_gym_video.gym.failure import MEDIA_ALIGNMENT, failed_row, masked
+from nemo_gym_video.gym.failure import MEDIA_ALIGNMENT, cut_short, failed_row, masked
 from nemo_gym_video.gym.settings import VideoAgentConfig
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
@@ -78,6 +79,14 @@ class PreparedRow:
     contract: RowContract | None
 
 
+@dataclass(frozen=True, slots=True)
+class ShownMedia:
+    """An observation that is ready to be sent, and the contract items of its media."""
+
+    emission: Emission
+    items: tuple[ContractItem, ...]
+
+
 class Rollouts:
     """Runs rows for one agent server. All media work happens on a bounded pool of threads."""
 
@@ -104,7 +113,7 @@ class Rollouts:
             media = MediaRecord(prepared.contract, row.get(CONTRACT_FIELD))
             media.add(0, prepared.emission)
             async with self._session(row, verifier) as opening:
-                seed = await self._observe(opening, 0, media)
+                seed = await self._open(opening, media)
                 episode = await self._play(prepared, seed, verifier, media, model_path)
                 result = await self._verified(row, episode, verifier)
             return await self._reported(row, result, episode, prepared.emission, seed, media)
@@ -149,31 +158,51 @@ class Rollouts:
         with suppress(EnvironmentFailed):  # an expired session is closed already; a dead server has none
             await verifier.post("/close_session", {})
 
-    async def _observe(self, parts: Sequence[Any], turn: int, media: MediaRecord) -> list[Any]:
-        """The message that shows an observation's ``parts`` to model call ``turn``, with its media resolved."""
+    async def _open(self, parts: Sequence[Any], media: MediaRecord) -> list[Any]:
+        """The message that shows the environment's first observation, with its media resolved."""
         if not parts:
             return []
-        emission = await self._in_pool(self._observed, parts, turn, media)
-        return emission.messages
+        shown = await self._in_pool(self._shown, parts, 0, media)
+        media.add(0, shown.emission, shown.items)
+        return shown.emission.messages
 
-    def _observed(self, parts: Sequence[Any], turn: int, media: MediaRecord) -> Emission:
+    def _shown(self, parts: Sequence[Any], turn: int, media: MediaRecord) -> ShownMedia:
         message = {"type": "message", "role": "user", "content": list(parts)}
         emission = self._emitter.emit([message])
         items = self._contracts.of_observation(emission.messages, turn) if media.has_contract else ()
-        media.add(turn, emission, items)
-        return emission
+        return ShownMedia(emission, items)
+
+    def _admitted(
+        self, observation: Observation, episode: Episode, request: RowRequest, media: MediaRecord
+    ) -> Any:
+        """The observation as it goes out, or the word that ends the episode because it does not fit any more."""
+        turn = len(episode.calls)
+        shown = self._shown(observation.parts, turn, media)
+        if self._config.max_model_len is not None:
+            used = media.tokens_after(episode, observation_items(observation), shown.items)
+            reserve = request.params.get("max_output_tokens") or self._config.answer_reserve
+            if used is not None and used + reserve > self._config.max_model_len:
+                return TOKEN_BUDGET
+        # Media and tokens of a turn are committed together: from here on the observation is part of the episode.
+        media.add(turn, shown.emission, shown.items)
+        parts = shown.emission.messages[0]["content"] if observation.parts else ()
+        return replace(observation, parts=tuple(parts))
 
     async def _play(
         self, prepared: PreparedRow, seed: list[Any], verifier: VerifierServer, media: MediaRecord, model_path: str
     ) -> Episode:
-        environment: Environment = SingleTurn()
-        if self._config.multi_turn:
-            environment = SessionEnvironment(verifier, lambda parts, turn: self._observe(parts, turn, media))
+        async def admit(observation: Observation, episode: Episode) -> Observation | str:
+            admitted: Observation | str = await self._in_pool(
+                self._admitted, observation, episode, prepared.request, media
+            )
+            return admitted
+
         return await run_episode(
             [*prepared.emission.messages, *seed],
             model=self._model(prepared.request, model_path),
-            environment=environment,
+            environment=SessionEnvironment(verifier) if self._config.multi_turn else SingleTurn(),
             max_turns=self._config.max_turns,
+            admit=admit,
         )
 
     async def _verified(self, row: dict[str, Any], episode: Episode, verifier: VerifierServer) -> dict[str, Any]:
@@ -199,32 +228,25 @@ class Rollouts:
         result = {**row, **result, "responses_create_params": row["responses_create_params"], "response": response}
         result["termination_reason"] = episode.reason
         result.update(await self._in_pool(media.report, episode))
+        if episode.failure is not None:
+            result.update(cut_short(episode.failure))
         if media.untrusted is not None:
             result.update(masked(MEDIA_ALIGNMENT, media.untrusted))
         return result
 
 
 class SessionEnvironment:
-    """A multi-turn environment behind its verifier server, with its media resolved before they are sent."""
+    """A multi-turn environment behind its verifier server."""
 
-    def __init__(
-        self, verifier: VerifierServer, observe: Callable[[Sequence[Any], int], Awaitable[list[Any]]]
-    ) -> None:
-        """``observe`` resolves an observation's parts for the model call of the given number."""
+    def __init__(self, verifier: VerifierServer) -> None:
+        """``verifier`` carries the session's cookies."""
         self._verifier = verifier
-        self._observe = observe
-        self._turn = 0
 
     async def step(self, output: Sequence[Mapping[str, Any]]) -> Observation:
-        """Post one turn's output and return what the environment says."""
+        """Post one turn's output and return what the environment says, its media as it names them."""
         answer = await self._verifier.post("/step", {"output": list(output)})
-        self._turn += 1
-        parts: Sequence[Any] = answer.get("observation") or ()
-        if parts and not answer.get("done"):
-            (message,) = await self._observe(parts, self._turn)
-            parts = message["content"]
         return Observation(
-            parts=tuple(parts),
+            parts=tuple(answer.get("observation") or ()),
             tool_outputs=tuple((one["call_id"], one["output"]) for one in answer.get("tool_outputs") or ()),
             done=bool(answer.get("done")),
             reason=answer.get("reason"),

@@ -7,7 +7,7 @@ model turns is appended as a user message (tool outputs as such), and so becomes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -98,12 +98,13 @@ async def run_episode(
     model: Model,
     environment: Environment,
     max_turns: int | None = None,
-    admit: Callable[[Observation, Episode], str | None] | None = None,
+    admit: Callable[[Observation, Episode], Awaitable[Observation | str]] | None = None,
 ) -> Episode:
     """Drive one episode to its end.
 
-    ``admit`` may refuse an observation before it is sent by returning a reason (a token budget). A model error
-    in the first call is raised: nothing has happened yet that could be scored. Later ones end the episode.
+    ``admit`` gets each observation that is about to be sent and returns it as it goes out (media resolved), or a
+    word that ends the episode instead (a token budget). A model error in the first call is raised: nothing has
+    happened yet that could be scored. Later ones end the episode.
 
     Raises:
         ModelCallFailed: the first call failed.
@@ -132,10 +133,11 @@ async def run_episode(
         if max_turns is not None and len(episode.calls) >= max_turns:
             episode.reason = "turn_limit"
             return episode
-        refused = admit(observation, episode) if admit is not None else None
-        if refused:
-            episode.reason = refused
+        admitted = await admit(observation, episode) if admit is not None else observation
+        if isinstance(admitted, str):
+            episode.reason = admitted
             return episode
+        observation = admitted
         episode.output.extend(observation_items(observation))
 
 

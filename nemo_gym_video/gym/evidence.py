@@ -13,6 +13,7 @@ from typing import Any
 
 from nemo_gym_video.contract import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import AlignmentError
+from nemo_gym_video.gym.budget import tokens_after
 from nemo_gym_video.gym.emit import Emission, EmittedItem
 from nemo_gym_video.gym.episode import Call, Episode
 from nemo_gym_video.messages import MediaMode, is_manifest_url
@@ -47,8 +48,21 @@ class MediaRecord:
             self._contract = self._contract.with_items(items)
             self._carried = None
 
+    def tokens_after(
+        self, episode: Episode, observation: Sequence[Any], items: Sequence[ContractItem]
+    ) -> int | None:
+        """Tokens of the next prompt if ``observation``, whose media are ``items``, is sent; None when unknown."""
+        if self._contract is None or not episode.calls:
+            return None
+        call = episode.calls[-1]
+        before, after = self._contract.total, self._contract.with_items(items).total
+        sent = [*episode.messages, *episode.output][: call.messages]
+        return tokens_after(call, sent=sent, observation=observation, contract=self._contract,
+                            media_tokens=(after or 0) - (before or 0))  # fmt: skip
+
     def report(self, episode: Episode) -> dict[str, Any]:
         """The result's media fields; sets ``untrusted`` to the reason why it must not be trained on, if any."""
+        self._drop_unseen(len(episode.calls))
         alignment = self._align(episode.calls)
         report: dict[str, Any] = {
             "media_mode": self.mode,
@@ -70,6 +84,12 @@ class MediaRecord:
             report["media_tokens"] = sum(sum(region.run_lengths) for region in alignment.regions)
             self.untrusted = alignment.reason
         return report
+
+    def _drop_unseen(self, calls: int) -> None:
+        """Forget media of a call that was never made: no prompt holds them (the model failed before)."""
+        if self._contract is not None and len(self._turns) > calls:
+            self._contract = self._contract.up_to(calls)
+        del self._turns[calls:]
 
     def _align(self, calls: Sequence[Call]) -> Alignment | None:
         contract = self._contract

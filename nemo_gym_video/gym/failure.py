@@ -54,6 +54,18 @@ def masked(kind: str, reason: str) -> dict[str, Any]:
     }
 
 
+def cut_short(error: NemoGymVideoError) -> dict[str, Any]:
+    """The fields for an episode that a failed model call ended after its first turn.
+
+    An engine that cannot be reached is no measurement; one that refused the request (a prompt that grew too long)
+    is what the policy's own turns led to, and what they earned stands.
+    """
+    kind, reason = failure_kind(error), str(error)
+    if kind.startswith("transport_"):
+        return masked(kind, reason)
+    return {"failure_kind": kind, "failure_reason": reason}
+
+
 def failed_row(row: Mapping[str, Any], error: NemoGymVideoError) -> dict[str, Any]:
     """The answer to ``/run`` for a row that was not rolled out: the row, no output, and why."""
     kind, reason = failure_kind(error), str(error)

@@ -105,6 +105,12 @@ class VideoAgentConfig(MediaSettings, BaseResponsesAPIAgentConfig):  # type: ign
         default=False, description="Whether the verifier server speaks /seed_session, /step and /close_session."
     )
     max_turns: int | None = Field(default=None, gt=0)
+    answer_reserve: int = Field(
+        default=256,
+        ge=0,
+        description="Tokens to keep free for the next answer when a request sets no max_output_tokens; an "
+        "observation that would leave fewer of max_model_len is not sent.",
+    )
     model_timeout_s: float = Field(default=3600, gt=0, description="Longest wait for one model call.")
     verifier_timeout_s: float = Field(default=600, gt=0, description="Longest wait for one verifier call.")
     media_threads: int = Field(default=8, gt=0, description="Threads that read and check media.")

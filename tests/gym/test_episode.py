@@ -1,114 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop between model and environment, with neither behind HTTP."""
+"""How an episode begins, goes on and ends, with a scripted model and environment."""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from nemo_gym_video.episodes.observation import Observation, text_part
-from nemo_gym_video.gym.episode import Episode, ModelCallFailed, SingleTurn, run_episode
+from nemo_gym_video.gym.episode import EnvironmentFailed, Episode, ModelCallFailed, SingleTurn, run_episode
+
+QUESTION = {"role": "user", "content": "look"}
 
 
-class Talker:
-    """Answers from a list; an exception in it is raised. Keeps what it was asked."""
+def answer(text: str, **more: Any) -> dict[str, Any]:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return {"id": text, "output": [message], "usage": {"input_tokens": 2, "output_tokens": 1}, **more}
 
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.asked: list[list[Any]] = []
+
+@dataclass
+class Scripted:
+    answers: list[dict[str, Any] | ModelCallFailed]
+    seen: list[list[Any]] = field(default_factory=list)
 
     async def respond(self, messages: Sequence[Any]) -> dict[str, Any]:
-        self.asked.append(list(messages))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return response(answer, prompt=[1] * len(messages))
+        self.seen.append(list(messages))
+        said = self.answers[len(self.seen) - 1]
+        if isinstance(said, ModelCallFailed):
+            raise said
+        return said
 
 
-def response(text: str, *, prompt: list[int], **more: Any) -> dict[str, Any]:
-    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}],
-               "prompt_token_ids": prompt, "generation_token_ids": [7, 8]}  # fmt: skip
-    usage = {"input_tokens": 3, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 1}}
-    return {"id": f"resp_{text}", "output": [message], "usage": usage, **more}
-
-
-class Asker:
-    """Answers each turn from a list."""
-
-    def __init__(self, *observations: Observation) -> None:
-        self.observations = list(observations)
-        self.seen: list[Sequence[Mapping[str, Any]]] = []
+@dataclass
+class World:
+    observations: list[Observation | EnvironmentFailed]
+    turns: int = 0
 
     async def step(self, output: Sequence[Mapping[str, Any]]) -> Observation:
-        self.seen.append(output)
-        return self.observations.pop(0)
+        said = self.observations[self.turns]
+        self.turns += 1
+        if isinstance(said, EnvironmentFailed):
+            raise said
+        return said
 
 
-START = [{"role": "user", "content": "go"}]
-MORE = Observation(parts=(text_part("more"),))
-DONE = Observation(done=True)
-UNREACHABLE = ModelCallFailed("gone", failure_kind="transport_unreachable")
+MORE = Observation(parts=(text_part("more"),), info={"turn": 1})
+END = Observation(done=True, reason="answered")
 
 
-def play(model: Talker, environment: Any = None, **options: Any) -> Episode:
-    return asyncio.run(run_episode(START, model=model, environment=environment or SingleTurn(), **options))
+def play(model: Scripted, environment: Any, **options: Any) -> Episode:
+    return asyncio.run(run_episode([QUESTION], model=model, environment=environment, **options))
 
 
 def test_a_single_turn_is_one_call() -> None:
-    model = Talker("a")
-    episode = play(model)
-    assert model.asked == [START]
-    assert [call.model_call_id for call in episode.calls] == ["resp_a"]
+    model = Scripted([answer("a")])
+    episode = play(model, SingleTurn())
+    assert [item["role"] for item in episode.output] == ["assistant"]
     assert episode.reason == "completed"
-    assert episode.response()["usage"]["input_tokens"] == 3
 
 
-def test_observations_are_user_messages_and_part_of_the_output() -> None:
-    model = Talker("a", "b")
-    episode = play(model, Asker(MORE, DONE))
+def test_observations_become_user_messages_that_the_next_call_sees() -> None:
+    model = Scripted([answer("a"), answer("b")])
+    episode = play(model, World([MORE, END]))
     assert [item["role"] for item in episode.output] == ["assistant", "user", "assistant"]
-    assert model.asked[1] == [*START, *episode.output[:2]]
-    assert [list(call.prompt_token_ids or ()) for call in episode.calls] == [[1], [1, 1, 1]]
-    usage = episode.response()["usage"]
-    assert (usage["output_tokens"], usage["input_tokens_details"]["cached_tokens"]) == (4, 2)
+    assert len(model.seen[1]) == 3
+    assert episode.reason == "answered"
+    assert episode.info == [{"turn": 1}]
+    assert episode.response()["usage"] == {"input_tokens": 4, "output_tokens": 2}
 
 
-def test_every_tool_call_gets_its_output_before_the_message() -> None:
-    observation = Observation(parts=(text_part("look"),), tool_outputs=(("c1", "one"), ("c2", "two")))
-    episode = play(Talker("a", "b"), Asker(observation, DONE))
-    kinds = [item["type"] for item in episode.output]
-    assert kinds == ["message", "function_call_output", "function_call_output", "message", "message"]
+def test_tool_outputs_stand_before_the_message_with_their_media() -> None:
+    observation = Observation(parts=(text_part("frames"),), tool_outputs=(("c1", "one"), ("c2", "two")))
+    episode = play(Scripted([answer("a"), answer("b")]), World([observation, END]))
+    assert [item["type"] for item in episode.output] == [
+        "message", "function_call_output", "function_call_output", "message", "message"
+    ]  # fmt: skip
     assert [item.get("call_id") for item in episode.output[1:3]] == ["c1", "c2"]
 
 
-def test_the_environment_sees_only_the_turns_own_output() -> None:
-    environment = Asker(MORE, DONE)
-    play(Talker("a", "b"), environment)
-    assert [len(output) for output in environment.seen] == [1, 1]
+def test_the_turn_limit_ends_before_another_observation_is_sent() -> None:
+    model = Scripted([answer("a"), answer("b"), answer("c")])
+    episode = play(model, World([MORE, MORE, MORE]), max_turns=2)
+    assert episode.reason == "turn_limit"
+    assert [item["role"] for item in episode.output] == ["assistant", "user", "assistant"]
+    assert len(model.seen) == 2
 
 
-def test_a_turn_limit_ends_the_episode() -> None:
-    episode = play(Talker("a", "b", "c"), Asker(MORE, MORE, MORE), max_turns=2)
-    assert (len(episode.calls), episode.reason) == (2, "turn_limit")
-    assert episode.output[-1]["role"] == "assistant"
+def test_an_observation_that_is_not_admitted_is_not_sent() -> None:
+    async def admit(observation: Observation, episode: Episode) -> str:
+        return "token_budget"
+
+    model = Scripted([answer("a")])
+    episode = play(model, World([MORE]), admit=admit)
+    assert episode.reason == "token_budget"
+    assert [item["role"] for item in episode.output] == ["assistant"]
 
 
-def test_an_observation_that_is_refused_is_not_sent() -> None:
-    episode = play(Talker("a", "b"), Asker(MORE, DONE), admit=lambda observation, episode: "token_budget")
-    assert (len(episode.calls), episode.reason, len(episode.output)) == (1, "token_budget", 1)
+def test_an_admitted_observation_goes_out_as_it_was_returned() -> None:
+    async def admit(observation: Observation, episode: Episode) -> Observation:
+        return Observation(parts=(text_part("resolved"),))
 
-
-def test_the_environments_reason_is_kept() -> None:
-    assert play(Talker("a"), Asker(Observation(done=True, reason="answered"))).reason == "answered"
+    model = Scripted([answer("a"), answer("b")])
+    play(model, World([MORE, END]), admit=admit)
+    assert model.seen[1][-1]["content"] == [text_part("resolved")]
 
 
 def test_a_model_error_in_the_first_call_is_raised() -> None:
     with pytest.raises(ModelCallFailed):
-        play(Talker(UNREACHABLE))
+        play(Scripted([ModelCallFailed("gone", failure_kind="transport_unreachable")]), SingleTurn())
 
 
-def test_a_later_model_error_ends_the_episode_with_what_there_is() -> None:
-    episode = play(Talker("a", UNREACHABLE), Asker(MORE, DONE))
-    assert (episode.reason, episode.failure, len(episode.calls)) == ("model_error", UNREACHABLE, 1)
-    assert episode.response()["id"] == "resp_a"
+def test_a_later_model_error_ends_the_episode_and_is_kept() -> None:
+    model = Scripted([answer("a"), ModelCallFailed("gone", failure_kind="transport_unreachable")])
+    episode = play(model, World([MORE, END]))
+    assert episode.reason == "model_error"
+    assert episode.failure is not None
+    assert [item["role"] for item in episode.output] == ["assistant", "user"]
+
+
+def test_an_environment_error_is_raised() -> None:
+    with pytest.raises(EnvironmentFailed):
+        play(Scripted([answer("a")]), World([EnvironmentFailed("lost")]))
+
+
+def test_a_cut_off_answer_is_told_apart() -> None:
+    cut = answer("a", incomplete_details={"reason": "max_output_tokens"})
+    assert play(Scripted([cut]), SingleTurn()).reason == "incomplete"
