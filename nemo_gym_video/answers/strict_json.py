@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Literal, Never
 
@@ -17,14 +18,25 @@ MAX_OBJECTS = 100_001
 
 JsonReason = Literal["not_json", "too_deep", "number_too_long", "too_many_entries", "duplicate_key", "not_finite"]
 
-_NUMBER = rb"0-9eE.+\-"
-_LONG_NUMBER = re.compile(rb"(?<![%s])[%s]{%d,}+" % (_NUMBER, _NUMBER, MAX_DIGITS + 1))
+_LONG_NUMBER = re.compile(rb"(?<![0-9eE.+\-])[0-9eE.+\-]{%d,}+" % (MAX_DIGITS + 1))
 # A number can only overflow a double with a three-digit exponent or more than 200 digits; only then is every
 # float looked at in Python.
 _MAY_OVERFLOW = re.compile(rb"[eE]\+?0*+[0-9]{3}|(?<![0-9])[0-9]{200}")
-_DEPTH_STEP = np.zeros(256, dtype=np.int8)
-_DEPTH_STEP[list(b"[{")] = 1
-_DEPTH_STEP[list(b"]}")] = -1
+# Any stretch of 2 n - 1 bytes holds a whole aligned block of n, so a quick look at blocks rules long numbers out.
+_LONG_BLOCK = (MAX_DIGITS + 1) // 2
+_DIGITS_BLOCK = 100
+
+
+def _table(values: dict[bytes, int]) -> bytes:
+    """A table for ``bytes.translate``: ``values`` for the bytes named, 0 for all others."""
+    return bytes(next((value for keys, value in values.items() if code in keys), 0) for code in range(256))
+
+
+_QUOTE = _table({b'"': 1})
+_DEPTH_STEP = _table({b"[{": 1, b"]}": 255})  # 255 is -1 as a signed byte
+_IN_NUMBER = _table({b"0123456789eE.+-": 1})
+_DIGIT = _table({b"0123456789": 1})
+_EXPONENT = _table({b"eE": 1})
 
 
 class JsonRefused(Exception):
@@ -43,14 +55,10 @@ def read_json(text: str, *, duplicate_keys: bool = False) -> Any:
     Raises:
         JsonRefused: for every text that is refused, and nothing else for any text.
     """
-    may_overflow = _check_bounds(text)
-    hooks: dict[str, Any] = {"parse_constant": _refuse_constant}
-    if may_overflow:
-        hooks["parse_float"] = _finite
-    if not duplicate_keys:
-        hooks["object_pairs_hook"] = _unique_keys
+    finite = _finite if _check_bounds(text) else None
+    unique = None if duplicate_keys else _unique_keys
     try:
-        return json.loads(text, **hooks)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=finite, object_pairs_hook=unique)
     except (ValueError, RecursionError, MemoryError):
         raise JsonRefused("not_json") from None
 
@@ -62,22 +70,32 @@ def _check_bounds(text: str) -> bool:
     data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     if not data:
         raise JsonRefused("not_json")
-    codes = np.frombuffer(data, dtype=np.uint8)
-    in_string = _in_string(codes)
-    outside = np.where(in_string, np.uint8(ord(" ")), codes)
-    if int(np.cumsum(_DEPTH_STEP[outside], dtype=np.int64).max()) > MAX_DEPTH:
+    in_string = np.bitwise_xor.accumulate(_flags(data, _QUOTE)).view(np.bool_)
+    outside = np.where(in_string, np.uint8(ord(" ")), np.frombuffer(data, dtype=np.uint8)).tobytes()
+    if int(np.cumsum(_flags(outside, _DEPTH_STEP), dtype=np.int32).max()) > MAX_DEPTH:
         raise JsonRefused("too_deep")
-    if np.count_nonzero(outside == ord("{")) > MAX_OBJECTS:
+    if outside.count(b"{") > MAX_OBJECTS:
         raise JsonRefused("too_many_entries")
-    flat = outside.tobytes()
-    for number in _LONG_NUMBER.finditer(flat):
-        if sum(48 <= code <= 57 for code in number.group()) > MAX_DIGITS:
-            raise JsonRefused("number_too_long")
-    return _MAY_OVERFLOW.search(flat) is not None
+    if _has_block(_flags(outside, _IN_NUMBER), _LONG_BLOCK):
+        for number in _LONG_NUMBER.finditer(outside):
+            signs = number.group().translate(None, b"0123456789")
+            if len(number.group()) - len(signs) > MAX_DIGITS:
+                raise JsonRefused("number_too_long")
+    digits = _flags(outside, _DIGIT)
+    exponents = digits[:-1] & _flags(outside, _EXPONENT)[1:]
+    if not exponents.any() and not _has_block(digits, _DIGITS_BLOCK):
+        return False
+    return _MAY_OVERFLOW.search(outside) is not None
 
 
-def _in_string(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    return np.bitwise_xor.accumulate((codes == ord('"')).view(np.int8)).view(np.bool_)
+def _flags(data: bytes, table: bytes) -> npt.NDArray[np.int8]:
+    return np.frombuffer(data.translate(table), dtype=np.int8)
+
+
+def _has_block(flags: npt.NDArray[np.int8], size: int) -> bool:
+    """Whether some aligned block of ``size`` flags is all true."""
+    whole = flags.size // size * size
+    return bool(flags[:whole].reshape(-1, size).all(axis=1).any())
 
 
 def _refuse_constant(_: str) -> Never:
@@ -86,7 +104,7 @@ def _refuse_constant(_: str) -> Never:
 
 def _finite(literal: str) -> float:
     value = float(literal)
-    if value in (float("inf"), float("-inf")):
+    if math.isinf(value):
         raise JsonRefused("not_finite")
     return value
 

@@ -7,7 +7,7 @@ import re
 
 # One flat pattern: no repeat inside a repeat, so a scan is linear whatever the text. ASCII, because the Kelvin
 # sign would otherwise fold to the letter k.
-_TAG = re.compile(r"<(/?)(think(?:ing)?)>", re.ASCII | re.IGNORECASE)
+_TAG = re.compile(r"<(/?)think(ing)?>", re.ASCII | re.IGNORECASE)
 
 
 def remove_thinking(text: str) -> tuple[str, bool]:
@@ -19,24 +19,25 @@ def remove_thinking(text: str) -> tuple[str, bool]:
     """
     if "<" not in text:
         return text, False
-    tags = [(tag.start(), tag.end(), tag[1] == "/", len(tag[2])) for tag in _TAG.finditer(text)]
-    if not tags:
+    pieces = _TAG.split(text)  # text, slash, name, text, …, text: one C loop however many tags there are
+    if len(pieces) == 1:
         return text, False
-    last_close = {length: start for start, _, closes, length in tags if closes}
-    kept: list[str] = []
-    copied = 0  # text before this position is in ``kept`` or removed
-    block: int | None = None  # the length of the name of the block that we are in
+    texts, slashes, names = pieces[0::3], pieces[1::3], [ending is None for ending in pieces[2::3]]
+    last_close = {name: index for index, (slash, name) in enumerate(zip(slashes, names, strict=True)) if slash}
+    kept = [texts[0]]
+    block: bool | None = None  # the name of the block that we are in: whether it is the short one
     unclosed = False
-    for start, end, closes, length in tags:
+    for index, (slash, name) in enumerate(zip(slashes, names, strict=True)):
         if block is not None:
-            if closes and length == block:
-                block, copied = None, end
-        elif closes:
-            kept, copied, unclosed = [], end, False
-        elif last_close.get(length, -1) > start:
-            kept.append(text[copied:start])
-            block = length
+            if not slash or name != block:
+                continue
+            block = None
+        elif slash:
+            kept, unclosed = [], False
+        elif last_close.get(name, -1) > index:
+            block = name
+            continue
         else:
             unclosed = True
-    kept.append(text[copied:])
+        kept.append(texts[index + 1])
     return "".join(kept), unclosed

@@ -82,12 +82,15 @@ def parse_tracks(content: str, task: Task, *, rules: Rules = "strict") -> list[E
 def _entry(entry: Any, id_key: str, location_key: str, size: int, loose: bool) -> Entry:
     if type(entry) is not dict:
         _refuse("entry_no_object")
-    identity = _integer(entry.get(id_key), loose)
-    if identity is None:
-        _refuse("bad_id")
-    frame = _integer(entry.get("frame"), loose)
-    if frame is None:
-        _refuse("bad_frame")
+    identity, frame = entry.get(id_key), entry.get("frame")
+    if type(identity) is not int or not -_HASHED_AS_ITSELF < identity < _HASHED_AS_ITSELF:
+        identity = _integer(identity, loose)
+        if identity is None:
+            _refuse("bad_id")
+    if type(frame) is not int or not -_HASHED_AS_ITSELF < frame < _HASHED_AS_ITSELF:
+        frame = _integer(frame, loose)
+        if frame is None:
+            _refuse("bad_frame")
     visible = entry.get("visible", True)
     location = entry.get(location_key)
     if visible is False:
@@ -119,7 +122,7 @@ def _integer(value: Any, loose: bool) -> int | str | None:
             value = int(value)
         if type(value) is not int:
             return None
-    return value if -_HASHED_AS_ITSELF < value < _HASHED_AS_ITSELF else hex(value)
+    return value if abs(value) < _HASHED_AS_ITSELF else hex(value)
 
 
 def _number(text: str) -> int | float | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,8 @@ def assign_ids(
     if not entries:
         return {}
     ids = {identity: index for index, identity in enumerate(dict.fromkeys(entry.id for entry in entries))}
-    claims = _claims_by_frame(entries, ids)
+    asked = {target.frame for item in objects for target in item.targets}
+    claims = _claims_by_frame(entries, ids, asked)
     means = np.zeros((len(objects), len(ids)))
     answered = np.zeros((len(objects), len(ids)), dtype=np.int32)
     for index, item in enumerate(objects):
@@ -67,11 +68,14 @@ class _FrameClaims:
         self.located = np.array([location is not None for _, location in claims])
 
 
-def _claims_by_frame(entries: Sequence[Entry], ids: dict[int | str, int]) -> dict[int | str, _FrameClaims]:
-    frames: dict[int | str, list[tuple[int, tuple[float, ...] | None]]] = {}
-    for entry in entries:
-        frames.setdefault(entry.frame, []).append((ids[entry.id], entry.location))
-    return {frame: _FrameClaims(claims) for frame, claims in frames.items()}
+def _claims_by_frame(
+    entries: Sequence[Entry], ids: dict[int | str, int], asked: Collection[int | str]
+) -> dict[int | str, _FrameClaims]:
+    frames: dict[int | str, list[tuple[int, tuple[float, ...] | None]]] = {frame: [] for frame in asked}
+    for identity, frame, location in entries:
+        if frame in frames:
+            frames[frame].append((ids[identity], location))
+    return {frame: _FrameClaims(claims) for frame, claims in frames.items() if claims}
 
 
 def _object_means(
