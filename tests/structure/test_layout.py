@@ -29,7 +29,6 @@ FLOORS = (
     "tracking",
     "prepare",
     "episodes",
-    "report",
     "baseline",
     "trainers",
     "gym",
