@@ -141,8 +141,8 @@ def _open_job(job: Path, output: Path, identity: Mapping[str, Any], *, resume: b
         if taken:
             raise PreparationError("output folder already holds a preparation", got=taken,
                                    allowed="an empty folder, or --resume", where=str(output))  # fmt: skip
-    if record.is_file():
-        before = json.loads(record.read_text("utf-8"))
+    before = _earlier_job(record, output / "report.json")
+    if before is not None:
         changed = sorted(name for name in {*before, *identity} if before.get(name) != identity.get(name))
         if changed:
             raise PreparationError("the job to resume was started with other settings", got=changed,
@@ -151,6 +151,17 @@ def _open_job(job: Path, output: Path, identity: Mapping[str, Any], *, resume: b
     (job / "plan").mkdir(parents=True, exist_ok=True)
     (job / "done").mkdir(exist_ok=True)
     write_text(record, dump_line(identity))
+
+
+def _earlier_job(record: Path, report: Path) -> dict[str, Any] | None:
+    """The settings of the job that was stopped or finished in this folder, None when there was none."""
+    if record.is_file():
+        before: dict[str, Any] = json.loads(record.read_text("utf-8"))
+        return before
+    if report.is_file():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return dict(json.loads(report.read_text("utf-8"))["job"])
+    return None
 
 
 def _plan(source: Source, job: Path, settings: JobSettings) -> tuple[int, int]:

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job: same bytes whatever the workers, whatever stops it; totals that add up; splits; duplicates."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym_video.errors import PreparationError
+from nemo_gym_video.prepare import job as job_module
+from nemo_gym_video.prepare.caprl import CaprlSource
+from nemo_gym_video.prepare.finish import RowRules
+from nemo_gym_video.prepare.job import JobSettings, prepare_chunk, run_job
+from nemo_gym_video.prepare.merge import MergeRules, Report, split_of
+from nemo_gym_video.prepare.sav import SavSource
+from nemo_gym_video.prepare.sav_rows import TrackRules
+from nemo_gym_video.prepare.synthetic import SyntheticSet
+
+Tree = Callable[[Path], dict[str, bytes]]
+COMMAND = [sys.executable, "-c", "from nemo_gym_video.cli import main; main()", "prepare"]
+
+
+@pytest.fixture(scope="module")
+def questions(native: SyntheticSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The native questions with some rows that end as skips and errors, and a duplicate."""
+    lines = native.questions.read_text().splitlines()
+    bad = [
+        "{",
+        json.dumps({"question": "What?", "options": ["x", "y"], "answer": "A", "video": "gone.mp4"}),
+        json.dumps({"question": "What?", "options": ["x", "y"], "answer": "", "video": "sav.mp4"}),
+    ]
+    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
+    path.write_text("\n".join([*lines[:2], *bad, lines[0], *lines[2:]]) + "\n")
+    return path
+
+
+def source_of(native: SyntheticSet, questions: Path) -> CaprlSource:
+    return CaprlSource(input=questions, video_roots=(native.root,), transport="frames", num_frames=6)
+
+
+def run(source: CaprlSource | SavSource, output: Path, **changes: Any) -> Report:
+    return run_job(source, output, replace(JobSettings(merge=MergeRules(validation_share=0.3)), **changes))
+
+
+@pytest.fixture(scope="module")
+def finished(
+    native: SyntheticSet, questions: Path, tmp_path_factory: pytest.TempPathFactory, tree: Tree
+) -> dict[str, bytes]:
+    """Every file of an uninterrupted run with one worker."""
+    output = tmp_path_factory.mktemp("finished") / "out"
+    run(source_of(native, questions), output)
+    return tree(output)
+
+
+def test_totals_add_up_and_are_written(native: SyntheticSet, questions: Path, tmp_path: Path) -> None:
+    report = run(source_of(native, questions), tmp_path / "out")
+    totals = report.totals
+    assert totals.inputs == totals.rows + totals.skips.total() + totals.errors.total()
+    assert dict(totals.errors) == {"malformed": 1, "missing": 1, "bad_answer": 1}
+    assert set(totals.skips) == {"duplicate_prompt"}
+    counts = {
+        name: len((tmp_path / "out" / f"{name}.jsonl").read_text().splitlines())
+        for name in ("train", "validation", "example")
+    }
+    assert counts["train"] + counts["validation"] == totals.rows == sum(report.rows.values())
+    assert counts["example"] == 5
+    record = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert record["totals"] == totals.to_json()
+    assert {issue["reason"] for issue in record["issues"]} == {
+        "malformed", "missing", "bad_answer", "duplicate_prompt"
+    }  # fmt: skip
+    assert Report.from_json(record).to_json() == record
+    assert not (tmp_path / "out" / ".job").exists()
+    assert not (tmp_path / "out" / ".lock").exists()
+
+
+def test_two_workers_write_the_same_bytes(
+    native: SyntheticSet, questions: Path, tmp_path: Path, finished: dict[str, bytes], tree: Tree
+) -> None:
+    run(source_of(native, questions), tmp_path / "out", workers=2)
+    assert tree(tmp_path / "out") == finished
+
+
+class Stopped(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_a_stop_at_any_write_resumes_to_the_same_bytes(
+    native: SyntheticSet,
+    questions: Path,
+    tmp_path: Path,
+    finished: dict[str, bytes],
+    tree: Tree,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rename, steps, limit = os.replace, 0, 0
+
+    def counted(source: Any, target: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == limit:
+            raise Stopped
+        rename(source, target)
+
+    monkeypatch.setattr("nemo_gym_video.prepare.files.os.replace", counted)
+    run(source_of(native, questions), tmp_path / "whole")
+    writes = steps
+    shutil.rmtree(tmp_path / "whole")
+    output = tmp_path / "out"
+    for stop in sorted(random.Random(1).sample(range(1, writes + 1), 10)):
+        steps, limit = 0, stop
+        with pytest.raises(Stopped):
+            run(source_of(native, questions), output)
+        steps, limit = 0, 0
+        run(source_of(native, questions), output, resume=True)
+        assert tree(output) == finished, stop
+        shutil.rmtree(output)
+
+
+def test_finished_chunks_are_not_done_again_and_damaged_ones_are(
+    native: SyntheticSet,
+    questions: Path,
+    tmp_path: Path,
+    finished: dict[str, bytes],
+    tree: Tree,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output = tmp_path / "out"
+    worked: list[int] = []
+    stop_at = 2
+
+    def noted(task: Any, chunk: int) -> Any:
+        worked.append(chunk)
+        if chunk == stop_at:
+            raise Stopped
+        return prepare_chunk(task, chunk)
+
+    monkeypatch.setattr(job_module, "prepare_chunk", noted)
+    with pytest.raises(Stopped):
+        run(source_of(native, questions), output)
+    monkeypatch.undo()
+    done = sorted((output / ".job" / "done").iterdir())
+    assert len(done) == 2
+    done[1].write_bytes(done[1].read_bytes()[:-40])
+    stop_at = -1
+    monkeypatch.setattr(job_module, "prepare_chunk", noted)
+    worked.clear()
+    run(source_of(native, questions), output, resume=True)
+    assert 0 not in worked
+    assert 1 in worked
+    assert tree(output) == finished
+
+
+def test_resuming_a_finished_job_changes_nothing(
+    native: SyntheticSet, questions: Path, tmp_path: Path, finished: dict[str, bytes], tree: Tree
+) -> None:
+    output = tmp_path / "out"
+    first = run(source_of(native, questions), output)
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file()}
+    again = run(source_of(native, questions), output, resume=True)
+    assert again.to_json() == first.to_json()
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file()} == before
+    assert tree(output) == finished
+
+
+def test_another_jobs_folder_is_refused(native: SyntheticSet, questions: Path, tmp_path: Path) -> None:
+    source = source_of(native, questions)
+    run(source, tmp_path / "out")
+    with pytest.raises(PreparationError, match="already holds a preparation"):
+        run(source, tmp_path / "out")
+    with pytest.raises(PreparationError, match="other settings"):
+        run(replace(source, seed=9), tmp_path / "out", resume=True)
+    (tmp_path / "out" / "report.json").unlink()
+    (tmp_path / "out" / ".job").mkdir()
+    (tmp_path / "out" / ".job" / "job.json").write_text('{"source": "sav"}')
+    with pytest.raises(PreparationError, match="other settings"):
+        run(source, tmp_path / "out", resume=True)
+
+
+def test_two_jobs_cannot_write_to_one_folder(native: SyntheticSet, questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with (tmp_path / "out" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(PreparationError, match="another preparation"):
+            run(source_of(native, questions), tmp_path / "out")
+
+
+def test_strict_stops_at_the_first_error_and_says_it(
+    native: SyntheticSet, questions: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PreparationError, match=r"questions\.jsonl:3: not valid JSON"):
+        run(source_of(native, questions), tmp_path / "out", strict=True)
+    assert not (tmp_path / "out" / "report.json").exists()
+
+
+def rows_in(output: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for name in ("train", "validation")
+        for line in (output / f"{name}.jsonl").read_text().splitlines()
+    ]
+
+
+def test_limit_takes_the_first_inputs_and_shards_take_turns(native: SyntheticSet, tmp_path: Path) -> None:
+    source = CaprlSource(input=native.questions, video_roots=(native.root,))
+    whole = run(source, tmp_path / "whole")
+    names = [row["metadata"]["input"] for row in rows_in(tmp_path / "whole")]
+    assert run(source, tmp_path / "limit", limit=7).totals.inputs == 7
+    sharded = []
+    for part in (1, 2, 3):
+        run(source, tmp_path / f"shard{part}", shard=(part, 3))
+        sharded += [row["metadata"]["input"] for row in rows_in(tmp_path / f"shard{part}")]
+    assert sorted(sharded) == sorted(names)
+    assert len(names) == whole.totals.rows
+
+
+def test_splits_go_by_content_not_by_name(native: SyntheticSet, tmp_path: Path) -> None:
+    """Copies of a video under other names go where the video goes, and their rows are duplicates."""
+    root = tmp_path / "sav"
+    shutil.copytree(native.sav_root, root)
+    for path in sorted((root / "sav_000").glob("sav_000001*")):
+        shutil.copy(path, root / "sav_000" / path.name.replace("sav_000001", "other name"))
+    rules = TrackRules(num_frames=10)
+    source = SavSource(root=root, task="pt", rules=rules, rows_per_video=2)
+    report = run(source, tmp_path / "out", merge=MergeRules(validation_share=0.5))
+    assert report.totals.skips["duplicate_prompt"] == 2
+    sides: dict[str, set[str]] = {}
+    for name in ("train", "validation"):
+        for line in (tmp_path / "out" / f"{name}.jsonl").read_text().splitlines():
+            sides.setdefault(json.loads(line)["metadata"]["video_digest"], set()).add(name)
+    assert len(sides) == 4
+    assert all(len(names) == 1 for names in sides.values())
+
+
+def test_the_validation_share_is_kept_on_average() -> None:
+    rules = MergeRules(validation_share=0.2)
+    taken = sum(split_of(f"sha256:{number}", rules) == "validation" for number in range(4000))
+    assert 700 < taken < 900
+
+
+def test_rows_that_a_blind_policy_answers_are_left_out_on_request(native: SyntheticSet, tmp_path: Path) -> None:
+    """A clip whose object never moves: the reference position is right in every frame."""
+    root = tmp_path / "sav"
+    root.mkdir()
+    folder = native.sav_root / "sav_000"
+    shutil.copy(folder / "sav_000001.mp4", root)
+    annotation = json.loads((folder / "sav_000001_manual.json").read_text())
+    annotation["masklet"] = [annotation["masklet"][0]] * len(annotation["masklet"])
+    (root / "sav_000001_manual.json").write_text(json.dumps(annotation))
+    source = SavSource(root=root, task="pt", rules=TrackRules(num_frames=8))
+    kept = run(source, tmp_path / "kept")
+    assert kept.totals.rows == 1
+    assert kept.blind["rows_answered_fully"] == 1
+    dropped = run(source, tmp_path / "dropped", merge=MergeRules(drop_blind=True))
+    assert dropped.totals.rows == 0
+    assert dropped.totals.skips == {"blind": 1}
+
+
+def test_absolute_paths_name_existing_files(native: SyntheticSet, tmp_path: Path) -> None:
+    source = CaprlSource(input=native.questions, video_roots=(native.root,))
+    run(source, tmp_path / "video", limit=3, rows=RowRules(absolute=True))
+    run(
+        replace(source, transport="frames", num_frames=4),
+        tmp_path / "frames",
+        limit=3,
+        rows=RowRules(absolute=True),
+    )
+    for output in (tmp_path / "video", tmp_path / "frames"):
+        for row in rows_in(output):
+            for part in row["responses_create_params"]["input"][0]["content"]:
+                url = part.get("video_url", part.get("image_url"))
+                assert url is None or (Path(url).is_absolute() and Path(url).is_file())
+
+
+def test_a_named_processor_gives_every_row_its_contract(native: SyntheticSet, tmp_path: Path) -> None:
+    source = CaprlSource(input=native.questions, video_roots=(native.root,), transport="frames", num_frames=8)
+    run(source, tmp_path / "out", limit=4, rows=RowRules(processor="nemotron_omni"))
+    for row in rows_in(tmp_path / "out"):
+        contract = row["media_contract"]
+        assert contract["mode"] == "tagged_frames"
+        assert contract["items"][0]["frames"] == 8
+    small = run(source, tmp_path / "small", limit=4, rows=RowRules(processor="nemotron_omni", max_model_len=64))
+    assert small.totals.errors["contract"] == 4
+
+
+def test_an_unknown_processor_fails_before_any_work(native: SyntheticSet, tmp_path: Path) -> None:
+    from nemo_gym_video.errors import ProcessorSettingsError
+
+    source = CaprlSource(input=native.questions, video_roots=(native.root,))
+    with pytest.raises(ProcessorSettingsError):
+        run(source, tmp_path / "out", rows=RowRules(processor="no_such_processor"))
+
+
+def killed_runs(arguments: list[str], output: Path, *, kills: int, longest: float, seed: int) -> int:
+    """Start the command and kill it at random moments; returns how many runs were killed before their end."""
+    rng, killed = random.Random(seed), 0
+    for number in range(kills):
+        resume = ["--resume"] if number else []
+        process = subprocess.Popen(
+            [*COMMAND, *arguments, "--output", str(output), *resume],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        time.sleep(rng.uniform(0.3, longest))
+        ended = process.poll() is not None
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        killed += not ended
+        assert b"Traceback" not in errors, errors.decode()
+    return killed
+
+
+def end_of(arguments: list[str], output: Path) -> tuple[int, str]:
+    command = [*COMMAND, *arguments, "--output", str(output), "--resume"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return ended.returncode, ended.stderr
+
+
+def check_kills(arguments: list[str], tmp_path: Path, tree: Tree, *, kills: int, longest: float) -> None:
+    assert end_of(arguments, tmp_path / "whole")[0] == 1  # the input has errors
+    killed = killed_runs(arguments, tmp_path / "killed", kills=kills, longest=longest, seed=kills)
+    assert killed > 0
+    code, errors = end_of(arguments, tmp_path / "killed")
+    assert code == 1, errors
+    assert tree(tmp_path / "killed") == tree(tmp_path / "whole")
+
+
+def arguments_of(native: SyntheticSet, questions: Path, *more: str) -> list[str]:
+    return ["caprl", "--input", str(questions), "--video-root", str(native.root), "--transport", "frames",
+            "--num-frames", "12", "--validation-share", "0.3", *more]  # fmt: skip
+
+
+def test_killed_runs_resume_to_the_same_bytes(
+    native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree
+) -> None:
+    check_kills(arguments_of(native, questions, "--workers", "2"), tmp_path, tree, kills=3, longest=3.0)
+
+
+@pytest.mark.slow
+def test_twenty_kills_with_two_workers(native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree) -> None:
+    check_kills(arguments_of(native, questions, "--workers", "2"), tmp_path, tree, kills=20, longest=4.0)
+
+
+@pytest.mark.slow
+def test_twenty_kills_on_ray(native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree) -> None:
+    more = ("--ray", "local", "--workers", "2")
+    check_kills(arguments_of(native, questions, *more), tmp_path, tree, kills=20, longest=14.0)
+
+
+@pytest.mark.slow
+def test_ray_writes_the_same_bytes(
+    native: SyntheticSet, questions: Path, tmp_path: Path, finished: dict[str, bytes], tree: Tree
+) -> None:
+    run(source_of(native, questions), tmp_path / "out", workers=2, ray="local")
+    assert tree(tmp_path / "out") == finished
