@@ -35,6 +35,7 @@ class TokenChain:
         self._ids = media_token_ids
         self.seen: list[int] = []
         self._segment = 0
+        self._introduced = 0  # runs that came with any call so far, of this segment or of one before
 
     def add(self, prompt: list[int], generated: list[int], needs: Sequence[Need], where: Where) -> CallTokens:
         """Take the next call in. A prompt that does not extend what was seen starts a new segment.
@@ -48,8 +49,8 @@ class TokenChain:
         if restarted:
             self._segment += 1
             kept = sum(run.start < shared for run in runs)
-            older = any(run.start >= shared for run in self._find(self.seen, 0, "prompt_token_ids", where))
-            count = carried_count(needs, runs[kept:], older=older)
+            # Media of any earlier segment may come back, also those that the last one had dropped.
+            count = carried_count(needs, runs[kept:], older=self._introduced > kept)
             carried = None if count is None else runs[: kept + count]
             runs = runs[kept + (count or 0) :]
         call = CallTokens(
@@ -60,6 +61,7 @@ class TokenChain:
             carried=carried,
             generated_runs=self._find(generated, 0, "generation_token_ids", where),
         )
+        self._introduced += len(runs) + len(call.generated_runs)
         if prompt:
             self.seen = [*prompt, *generated]
         return call
