@@ -105,7 +105,7 @@ def check(result: Any) -> None:
     assert abs(sum(body["reward_components"].values()) - result.reward) < 1e-9
     assert result.mask_sample == (result.reason == "bad_row") == (result.failure_kind is not None)
     if isinstance(result, TrackResult) and result.reason == "scored":
-        expected = sum(item.mean for item in result.objects) / len(result.objects)
+        expected = sum(item.mean for item in result.object_scores) / len(result.object_scores)
         expected *= len(result.cells) / (len(result.cells) + result.extras)
         assert abs(expected - result.reward) < 1e-9
 

@@ -75,7 +75,7 @@ class TrackResult:
     reward: float
     reason: TrackReason
     format_ok: bool = False
-    objects: tuple[ObjectScore, ...] = ()
+    object_scores: tuple[ObjectScore, ...] = ()
     cells: tuple[Cell, ...] = ()
     missing: int = 0
     extras: int = 0
@@ -126,7 +126,7 @@ class TrackResult:
             "visibility_accuracy": self.visibility_accuracy,
             "tap_vid": None if self.tap_vid is None else asdict(self.tap_vid),
             # Not "objects": that is the row's own field, which a result must carry unchanged to be scored again.
-            "object_scores": [asdict(item) for item in self.objects],
+            "object_scores": [asdict(item) for item in self.object_scores],
             "cells": [asdict(cell) for cell in self.cells],
             "explanation": self.explain(),
         }

@@ -158,7 +158,7 @@ def _result(
         reward=sum(means) / len(means) * factor,
         reason=reason,
         format_ok=reason == "scored",
-        objects=tuple(
+        object_scores=tuple(
             ObjectScore(object_id=track.item.id, mean=mean, predicted_id=track.predicted_id)
             for track, mean in zip(tracks, means, strict=True)
         ),

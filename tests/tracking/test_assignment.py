@@ -86,14 +86,14 @@ def _check(seed: int, objects: int, ids: int, rules: Rules) -> None:
     absence = rng.choice([1.0, 0.5, 0.0])
     result = score_entries(entries, row, rules=rules, absence_score=absence)
     total, reward = _exhaustive(row, entries, rules, absence)
-    assert sum(item.mean for item in result.objects) == pytest.approx(total, abs=1e-8)
+    assert sum(item.mean for item in result.object_scores) == pytest.approx(total, abs=1e-8)
     if rules == "strict":
         assert result.reward == pytest.approx(reward, abs=1e-8)
     rng.shuffle(entries)
     names = dict(zip(range(ids), rng.sample(range(-50, 50), ids), strict=True))
     renamed = [Entry(names[int(entry.id)], entry.frame, entry.location) for entry in entries]
     again = score_entries(renamed, row, rules=rules, absence_score=absence)
-    assert sum(item.mean for item in again.objects) == pytest.approx(total, abs=1e-8)
+    assert sum(item.mean for item in again.object_scores) == pytest.approx(total, abs=1e-8)
     if rules == "strict":
         assert again.reward == pytest.approx(result.reward, abs=1e-9)
 
@@ -125,7 +125,7 @@ def test_more_ids_than_can_be_searched_are_assigned() -> None:
             own = [entry for entry in entries if entry.id == identity]
             cells = [_cell(t, [e for e in own if e.frame == t.frame], "strict", 1.0) for t in item.targets]
             total += sum(cells) / len(cells)
-        assert sum(item.mean for item in best.objects) >= total
+        assert sum(item.mean for item in best.object_scores) >= total
 
 
 def test_an_id_is_assigned_only_where_it_answers_an_asked_frame() -> None:

@@ -231,7 +231,7 @@ def test_result_says_what_was_expected_answered_and_earned(pt_row: dict[str, Any
     assert (first.expected, first.answered, first.location, first.earned) == ("visible", "visible", (1, 1), 0)
     assert (second.expected, second.answered, second.location, second.earned) == ("absent", "absent", None, 1)
     assert (result.in_mask_rate, result.visibility_accuracy, result.missing, result.extras) == (0, 1, 0, 0)
-    assert result.objects[0].mean == 0.5
+    assert result.object_scores[0].mean == 0.5
     left_out = score_tracks(f"<answer>{json.dumps({'tracks': RIGHT[:1]})}</answer>", pt_row)
     assert (left_out.missing, left_out.cells[1].answered, left_out.visibility_accuracy) == (1, "missing", 0.5)
 
