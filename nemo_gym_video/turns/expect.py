@@ -167,7 +167,9 @@ class Predictions:
         if self._mismatch is not None or self._next >= len(self.items):
             return None
         item = self.items[self._next]
-        if item.kind != group.kind or (turn is not None and item.turn not in (None, turn)):
+        # A contract counts model calls, of which turns are those with generated tokens: never more of them.
+        late = turn is not None and item.turn is not None and item.turn < turn
+        if item.kind != group.kind or late:
             self._mismatch = Finding(
                 kind="contract_mismatch", turn=turn, item=self._next,
                 message=f"item {self._next} of the contract is a {item.kind}"

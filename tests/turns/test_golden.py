@@ -81,3 +81,21 @@ def test_spans_are_the_placeholders(path: Path) -> None:
         for one in turn.media:
             assert all(start >= turn.new_from for start, _ in one.spans)
             assert list(one.run_lengths) == [end - start for start, end in one.spans] or not one.spans
+
+
+def test_repeats_of_one_prompt_share_their_assets() -> None:
+    """G rollouts of one row, each parsed on its own, with answers of their own: same assets, own occurrences."""
+    case = load(next(path for path in FIXTURES if path.stem == "later_turn_image"))
+    repeats = []
+    for number in range(4):
+        rollout = json.loads(json.dumps(case["rollout"]))
+        first, _, last = rollout["response"]["output"]
+        first["generation_token_ids"] = [30 + number] * (number + 1)
+        last["prompt_token_ids"] = [*first["prompt_token_ids"], *first["generation_token_ids"], 3, 9, 9, 2]
+        if number % 2:
+            rollout["response"]["output"][1]["content"][1]["image_url"] = f"other{number}.png"
+        repeats.append(index_turns(rollout, media_token_ids=[9]))
+    assert all(not index.findings for index in repeats)
+    assert len({index.turns[0].media[0].media_id for index in repeats}) == 1
+    assert len({index.turns[1].media[0].media_id for index in repeats}) == 3
+    assert [index.turns[1].media[0].spans for index in repeats] == [((5 + n, 7 + n),) for n in range(4)]
