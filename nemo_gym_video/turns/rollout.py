@@ -82,6 +82,8 @@ def read_items(items: Sequence[Any], origin: Origin, where: Where) -> Iterator[R
         place = Where(file=where.file, line=where.line, row=where.row, item=index, field=origin)
         if not isinstance(item, Mapping):
             raise RowError("conversation item is no object", got=item, where=place)
+        if not isinstance(item.get("role", ""), str | None):
+            raise RowError("role is no string", got=item["role"], where=place)
         generated = _token_ids(item, "generation_token_ids", place) if origin == "output" else []
         yield RolloutItem(
             origin,

@@ -279,6 +279,7 @@ def test_malformed_rollouts_are_refused_or_indexed(seed: int) -> None:
             {"type": "input_video", "video_url": "a", "video": "b"}]}]}},
         {"response": {"output": [{"role": "user", "content": [
             {"type": "input_image", "image_url": "a", "_is_video_frame": True}]}]}},
+        {"response": {"output": [{"role": ["user"], "content": []}]}},
         {"response": {"output": []}, "media_contract": 3},
         {"response": {"output": []}, "media_contract": {"items": 3}},
         {"response": {"output": []}, "media_token_ids": "18"},
