@@ -61,14 +61,15 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """How a job runs. ``shard`` is (i, n) with 1 <= i <= n; ``ray`` an address, ``local``, or None for none.
+    """How a job runs. ``shard`` is (i, n) with 1 <= i <= n; ``ray`` is an address or ``local``.
 
+    ``workers`` processes of one core each, or this process when 0; ``ray`` moves them to Ray Data.
     ``strict`` stops at the first error. Only ``limit``, ``shard``, ``rows`` and ``merge`` change what comes out.
     """
 
     limit: int | None = None
     shard: tuple[int, int] = (1, 1)
-    workers: int = 1
+    workers: int = 0
     ray: str | None = None
     resume: bool = False
     strict: bool = False

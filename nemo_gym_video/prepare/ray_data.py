@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nemo_gym_video.prepare.workers import require_ray
+from nemo_gym_video.errors import PreparationError
+from nemo_gym_video.prepare.workers import ONE_CORE, require_ray
 
 if TYPE_CHECKING:
     from nemo_gym_video.prepare.job import ChunkResult, ChunkTask
@@ -70,9 +71,17 @@ def _start(ray: Any, address: str, workers: int) -> None:
     import os
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    options: dict[str, Any] = {
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+        "runtime_env": {"env_vars": dict(ONE_CORE)},
+    }
     if address == "local":
         # One CPU more than workers: Ray Data keeps a slot for reading its input.
-        ray.init(num_cpus=workers + 1, include_dashboard=False, **options)
+        options |= {"num_cpus": workers + 1, "include_dashboard": False}
     else:
-        ray.init(address=address, **options)
+        options["address"] = address
+    try:
+        ray.init(**options)
+    except Exception as error:
+        raise PreparationError(f"Ray did not start ({error})"[:300], got=address, where="--ray") from error

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym_video.errors import PreparationError
@@ -18,51 +19,73 @@ if TYPE_CHECKING:
 Results = Generator["ChunkResult"]
 Runner = Callable[[Sequence[int]], Results]
 
+ONE_CORE = {"PYTHON_CPU_COUNT": "1"}
+"""Set for every worker: workers are what runs in parallel, so decoders inside them start no threads."""
+
 _QUEUED = 2
 """Chunks that wait at each worker; bounds what is in flight."""
 
 
 def start(task: ChunkTask, *, workers: int, ray: str | None) -> Runner:
-    """A function from chunk numbers to results in the order in which they end."""
-    from nemo_gym_video.prepare.job import prepare_chunk
+    """A function from chunk numbers to results in the order in which they end; 0 workers is this process."""
 
     def alone(chunks: Sequence[int]) -> Results:
-        return (prepare_chunk(task, chunk) for chunk in chunks)
+        from nemo_gym_video.prepare import job
 
-    def pooled(chunks: Sequence[int]) -> Results:
-        return _pooled(task, chunks, workers)
+        return (job.prepare_chunk(task, chunk) for chunk in chunks)
 
     def on_ray(chunks: Sequence[int]) -> Results:
         from nemo_gym_video.prepare.ray_data import on_ray_data
 
-        return on_ray_data(task, chunks, workers=workers, address=ray or "local")
+        return on_ray_data(task, chunks, workers=max(workers, 1), address=ray or "local")
 
     if ray is not None:
         return on_ray
-    return pooled if workers > 1 else alone
+    return (lambda chunks: _pooled(task, chunks, workers)) if workers else alone
 
 
 def _pooled(task: ChunkTask, chunks: Sequence[int], workers: int) -> Results:
+    from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
     from nemo_gym_video.prepare.job import prepare_chunk
 
-    pool = ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_end_with_parent, initargs=(os.getpid(),)
-    )
     waiting = iter(chunks)
     running: set[Future[ChunkResult]] = set()
+    with _environment(ONE_CORE):
+        pool = ProcessPoolExecutor(
+            workers, mp_context=get_context("spawn"), initializer=_end_with_parent, initargs=(os.getpid(),)
+        )
+        try:
+            while True:
+                while len(running) < workers * _QUEUED and (chunk := next(waiting, None)) is not None:
+                    running.add(pool.submit(prepare_chunk, task, chunk))
+                if not running:
+                    return
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    yield future.result()
+        except BrokenProcessPool as error:
+            raise PreparationError(
+                "a worker process died, out of memory or in a decoder", allowed="--resume with fewer --workers"
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables that processes started in the block inherit."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
-        while True:
-            while len(running) < workers * _QUEUED and (chunk := next(waiting, None)) is not None:
-                running.add(pool.submit(prepare_chunk, task, chunk))
-            if not running:
-                return
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield future.result()
+        yield
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _end_with_parent(parent: int) -> None:
