@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,7 +99,7 @@ class CaprlSource:
             return [Outcome.refused(input_id, refusal)]
 
     def _prepare(self, read: ReadItem, input_id: str, where: Where, media_root: Path) -> Outcome:
-        sources = MediaSources(SourcePolicy(roots=self.video_roots))
+        sources = _sources(self.video_roots)
         with opened_clip(sources, read.video, where=where) as (blob, clip):
             info = clip.info
             if info.decodable < self.min_frames:
@@ -160,6 +161,12 @@ class CaprlSource:
         rng = random.Random(stable_seed(self.seed, digest, read.question, *options))
         rng.shuffle(options)
         return options, options.index(read.options[read.answer])
+
+
+@lru_cache(maxsize=4)
+def _sources(roots: tuple[Path, ...]) -> MediaSources:
+    """One entrance a process: it remembers the digests of files that several questions ask about."""
+    return MediaSources(SourcePolicy(roots=roots))
 
 
 def _check_ends(clip: Any) -> None:

@@ -41,7 +41,12 @@ def start(task: ChunkTask, *, workers: int, ray: str | None) -> Runner:
 
     if ray is not None:
         return on_ray
-    return (lambda chunks: _pooled(task, chunks, workers)) if workers else alone
+
+    def pooled(chunks: Sequence[int]) -> Results:
+        # One chunk has nothing to run beside it, so it is not worth a process.
+        return _pooled(task, chunks, workers) if len(chunks) > 1 else alone(chunks)
+
+    return pooled if workers else alone
 
 
 def _pooled(task: ChunkTask, chunks: Sequence[int], workers: int) -> Results:
