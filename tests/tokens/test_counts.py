@@ -183,6 +183,17 @@ def test_a_square_target_rounds_its_side_down_to_even() -> None:
     assert item.run_lengths == (225,)
 
 
+def test_a_target_in_pixels_is_rounded_up_to_whole_patches() -> None:
+    video_settings = {"target_num_patches": None, "target_img_size": 500, "maintain_aspect_ratio": False}
+    (item,) = count("nemotron_omni", video(2, 1920, 1080), overrides={"video": video_settings})
+    assert item.regions[0].processed_size == (512, 512)
+
+
+def test_without_a_target_a_video_is_square_though_the_aspect_is_to_be_kept() -> None:
+    (item,) = count("nemotron_omni", video(2, 1920, 1080), overrides={"video": {"target_num_patches": None}})
+    assert item.run_lengths == (256,)
+
+
 # Laws of a request
 
 

@@ -44,8 +44,8 @@ def only_region(preset: str, item: MediaSize, **overrides: Any) -> Region:
     return ask(preset, item, overrides=overrides).items[0].regions[0]
 
 
-def installed_function(module: str, name: str) -> Callable[..., Any]:
-    """One function of an installed transformers module, without importing the module."""
+def installed_function(module: str, name: str, **world: Any) -> Callable[..., Any]:
+    """One function of an installed transformers module, without importing the module; it sees ``world``."""
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
     assert spec.origin is not None
@@ -55,7 +55,7 @@ def installed_function(module: str, name: str) -> Callable[..., Any]:
     ]
     if not nodes:
         pytest.skip(f"this transformers has no {name} in {module}")
-    names: dict[str, Any] = {"math": math}
+    names: dict[str, Any] = {"math": math, **world}
     exec(compile(ast.Module(body=[nodes[0]], type_ignores=[]), module, "exec"), names)
     found: Callable[..., Any] = names[name]
     return found
@@ -232,6 +232,48 @@ def test_qwen2_videos_are_those_of_transformers(preset: str) -> None:
         assert item.regions[0].frames == (0, frames)
 
 
+@pytest.mark.parametrize(
+    ("preset", "module"),
+    [("qwen2_vl_class_default", "qwen2_vl"), ("qwen2_5_vl", "qwen2_vl"), ("qwen3_vl", "qwen3_vl")],
+)
+def test_the_cap_on_qwen_videos_is_that_of_transformers(preset: str, module: str) -> None:
+    path = f"{module}/video_processing_{module}"
+    resize = installed_function(
+        path,
+        "resize",
+        smart_resize=installed_function(path, "smart_resize"),
+        SizeDict=SimpleNamespace,
+        super=lambda: SimpleNamespace(resize=lambda **given: given["size"]),
+    )
+    settings = load_settings(preset, overrides={"cap_pixels_per_frame": True})
+    assert isinstance(settings, QwenSettings)
+    bounds = SimpleNamespace(shortest_edge=settings.video_min_pixels, longest_edge=settings.video_max_pixels)
+    rng = random.Random(f"cap {preset}")
+    capped = 0
+    for width, height in sizes(f"cap {preset}", 3000):
+        frames = rng.choice([2, 3, 16, 64, 300, 301, 768, 5000])
+        request = CountRequest(items=(MediaSize("video", width, height, frames),))
+        try:
+            size = resize(
+                SimpleNamespace(max_video_tokens=settings.max_video_tokens),
+                SimpleNamespace(shape=(1, frames, 3, height, width)),
+                bounds,
+                None,
+                settings.factor,
+                2,
+                cap_pixels_per_frame=True,
+            )
+        except ValueError:
+            with pytest.raises(RowError):
+                count_request(settings, request)
+            continue
+        region = count_request(settings, request).items[0].regions[0]
+        assert region.processed_size == (size.width, size.height)
+        free = count_request(load_settings(preset), request).items[0].regions[0]
+        capped += free.processed_size != region.processed_size
+    assert capped > 100
+
+
 # Gemma 4
 
 
@@ -293,7 +335,11 @@ def test_the_search_finds_what_trying_every_budget_finds() -> None:
             except RowError:
                 continue
         targets = {math.prod(grid) // 4 for grid in every}
-        for target in [*rng.sample(sorted(targets), min(4, len(targets))), rng.randint(1, 500)]:
+        try:
+            beyond = math.prod(settings.image_grid(item, 2**40)) // 4
+        except RowError:
+            beyond = 1
+        for target in [*rng.sample(sorted(targets), min(4, len(targets))), rng.randint(1, 500), beyond]:
             grids = [grid for grid in every if math.prod(grid) == 4 * target]
             found = grid_for_count(settings, item, target)
             assert (None if found is None else found[0]) == (grids[0] if len(grids) == 1 else None)
