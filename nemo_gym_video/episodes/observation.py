@@ -50,11 +50,18 @@ def video_part(url: str) -> dict[str, Any]:
 
 
 def turns_of(output: Sequence[Any]) -> list[list[Any]]:
-    """Split an episode's output items into model turns: each user message of the environment begins the next."""
+    """Split an episode's output items into model turns.
+
+    What the environment says begins the next turn: tool outputs with the user message after them, or either alone.
+    """
     turns: list[list[Any]] = [[]]
+    after_tool = False
     for item in output:
-        if isinstance(item, Mapping) and item.get("type") == "message" and item.get("role") != "assistant":
+        kind, role = (item.get("type"), item.get("role")) if isinstance(item, Mapping) else (None, None)
+        is_tool, is_user = kind == "function_call_output", kind == "message" and role != "assistant"
+        if (is_tool or is_user) and not after_tool:
             turns.append([])
-        elif not (isinstance(item, Mapping) and item.get("type") == "function_call_output"):
+        if not is_tool and not is_user:
             turns[-1].append(item)
+        after_tool = is_tool
     return turns

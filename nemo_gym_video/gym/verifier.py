@@ -47,11 +47,11 @@ class ScoringRequest(BaseVerifyRequest):  # type: ignore[misc]
         return {**(self.model_extra or {}), "responses_create_params": {"input": messages}}
 
     def answer(self) -> list[dict[str, Any]]:
-        """The output messages, without token ids."""
+        """The output messages, without token ids; of every other item only its type, so that turns stay apart."""
+        kept = {"type", "role", "content"}
         return [
-            item.model_dump(include={"type", "role", "content"})
+            item.model_dump(include=kept) if item.type == "message" else {"type": item.type}
             for item in self.response.output
-            if item.type == "message"
         ]
 
 

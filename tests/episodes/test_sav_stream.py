@@ -143,3 +143,9 @@ def test_malformed_rows_are_refused_and_masked(change: dict[str, Any]) -> None:
     result = score_stream([says(1)], row() | change)
     assert result.track.mask_sample
     assert result.to_json()["failure_kind"] == "nemo_gym_video:bad_row"
+
+
+def test_a_tool_output_ends_a_turn_with_or_without_a_message() -> None:
+    call, tool = {"type": "function_call", "call_id": "c"}, {"type": "function_call_output", "call_id": "c"}
+    assert turns_of([call, call, tool, tool, says(1)]) == [[call, call], [says(1)]]
+    assert turns_of([call, tool, USER, USER, says(1)]) == [[call], [], [says(1)]]

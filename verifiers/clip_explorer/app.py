@@ -20,7 +20,7 @@ from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.errors import RowError
 from nemo_gym_video.gym.settings import MediaSettings
 from nemo_gym_video.gym.stepping import SteppedEpisode, SteppingConfig, SteppingServer
-from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, offline
+from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
 
@@ -88,6 +88,7 @@ class ClipExplorerServer(SteppingServer):
 VERIFIER_FIXTURE = VerifierFixture(
     server_factory=lambda: offline(ClipExplorerServer, ClipExplorerConfig),
     request_model=ScoringRequest,
+    reseed=nothing_to_seed,
     cases_path=Path(__file__).parent / "tests" / "verifier_cases.jsonl",
 )
 

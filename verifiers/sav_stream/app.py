@@ -12,7 +12,7 @@ from pydantic import Field
 from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.episodes.sav_stream import StreamEpisode, StreamRow, score_stream
 from nemo_gym_video.gym.stepping import SteppedEpisode, SteppingConfig, SteppingServer
-from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, offline
+from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
 
 
 class SavStreamConfig(SteppingConfig):
@@ -46,6 +46,7 @@ class SavStreamServer(SteppingServer):
 VERIFIER_FIXTURE = VerifierFixture(
     server_factory=lambda: offline(SavStreamServer, SavStreamConfig),
     request_model=ScoringRequest,
+    reseed=nothing_to_seed,
     cases_path=Path(__file__).parent / "tests" / "verifier_cases.jsonl",
 )
 
