@@ -76,7 +76,7 @@ def check_track_row(row: object, where: Where | None = None) -> tuple[TrackRow |
     task = row.get("task")
     if not isinstance(task, str) or task not in TASKS:
         return None, [RowError("task is unknown", got=task, allowed=", ".join(TASKS), where=where)]
-    check = _Check(cast(Task, task), where or Where())
+    check = _Check(cast("Task", task), where or Where())
     check.space(row)
     absence_score = check.absence_score(row.get("absence_score"))
     objects = check.objects(row)
@@ -175,8 +175,8 @@ class _Check:
             id=identity,
             targets=targets,
             reference_frame=reference_frame,
-            reference_xy=cast(Point | None, reference_xy),
-            reference_bbox=cast(Box | None, reference_bbox),
+            reference_xy=cast("Point | None", reference_xy),
+            reference_bbox=cast("Box | None", reference_bbox),
         )
 
     def _targets(self, given: object, field: str) -> tuple[Target, ...]:
@@ -212,7 +212,7 @@ class _Check:
             return Target(frame=frame, visible=False)
         xy = self._numbers(value.get("xy"), 2, f"{field}.xy")
         bbox = self._numbers(value.get("bbox"), 4, f"{field}.bbox")
-        target = Target(frame=frame, visible=True, xy=cast(Point | None, xy), bbox=cast(Box | None, bbox))
+        target = Target(frame=frame, visible=True, xy=cast("Point | None", xy), bbox=cast("Box | None", bbox))
         if self.task != "box":
             target = replace(target, mask=self._mask(value.get("mask"), f"{field}.mask"))
         elif bbox is None and value.get("bbox") is None:
