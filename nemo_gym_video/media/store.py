@@ -59,8 +59,6 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         with beside.open("xb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)

@@ -108,8 +108,8 @@ class Decoder:
         for segment, stretch in zip(segments, stretches, strict=True):
             expected = iter(segment.frames)
             for frame in stretch:
-                number = next(expected)
-                if frame.pts != index.pts[number]:
+                number = next(expected, None)
+                if number is None or frame.pts != index.pts[number]:
                     return
                 yield number, frame
             if next(expected, None) is not None:

@@ -3,7 +3,7 @@
 
 Built by demuxing alone: packets are read, no frame is decoded. Frames are numbered 0.. by presentation time, after
 the container's edit list, as a full sequential decode yields them. Where packets cannot say that (times missing or
-not unique), ``countable`` is false and the frames have to be counted by decoding.
+not unique, no key frame in front), ``countable`` is false and the frames have to be counted by decoding.
 """
 
 from __future__ import annotations
@@ -130,29 +130,25 @@ def build_index(container: Any, stream: Any, *, limits: MediaLimits, where: Wher
 
 
 def _index(rows: list[tuple[int | None, int | None, bool, bool]], duration: int, damaged: bool) -> ClipIndex:
-    first_key = next((position for position, row in enumerate(rows) if row[2]), len(rows))
-    timed = all(pts is not None for pts, _, _, shown in rows[first_key:] if shown)
-    keys = [(position, row) for position, row in enumerate(rows) if row[2] and row[0] is not None]
-    # Before the first key frame nothing can be decoded, and pictures that precede it on screen lean on what is
-    # not there.
-    start = keys[0][1][0] if keys else None
-    frames = [
-        (pts, position)
-        for position, (pts, _, _, shown) in enumerate(rows)
-        if shown and position >= first_key and pts is not None and (start is None or pts >= start)
-    ]
-    frames.sort()
+    keys = [(place, pts, pts if dts is None else dts) for place, (pts, dts, key, _) in enumerate(rows)
+            if key and pts is not None]  # fmt: skip
+    frames = sorted(
+        (pts, position) for position, (pts, _, _, shown) in enumerate(rows) if shown and pts is not None
+    )
+    timed = all(pts is not None for pts, _, _, shown in rows if shown)
+    # What stands before the first key frame, in the file or on screen, may or may not decode: only trying tells.
+    whole = bool(keys) and keys[0][0] == 0 and (not frames or frames[0][0] >= keys[0][1])
     pts = np.array([frame[0] for frame in frames], np.int64)
     return ClipIndex(
         pts=pts,
         position=np.array([frame[1] for frame in frames], np.int64),
-        key_position=np.array([position for position, _ in keys], np.int64),
-        key_pts=np.array([row[0] for _, row in keys], np.int64),
-        key_time=np.array([row[0] if row[1] is None else row[1] for _, row in keys], np.int64),
+        key_position=np.array([place for place, _, _ in keys], np.int64),
+        key_pts=np.array([pts for _, pts, _ in keys], np.int64),
+        key_time=np.array([seek for _, _, seek in keys], np.int64),
         last_duration=duration,
         hidden=sum(not row[3] for row in rows),
         damaged=damaged,
-        countable=timed and bool(keys) and bool((np.diff(pts) > 0).all()),
+        countable=timed and whole and bool((np.diff(pts) > 0).all()),
     )
 
 

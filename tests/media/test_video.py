@@ -367,6 +367,21 @@ def test_sparse_reading_decodes_a_fraction_of_the_clip(
     assert fed <= 1 + 5 * 24
 
 
+def test_a_decoder_that_shows_more_than_packets_announce_is_not_believed(
+    make_clip: MakeClip, read_number: ReadNumber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_clip("h264-b.mp4", **CLIPS["h264-b.mp4"])
+    inner = video_reader.ClipReader.decode
+
+    def twice(self: Any, index: Any, segment: Any) -> Any:
+        for frame in inner(self, index, segment):
+            yield frame
+            yield frame
+
+    monkeypatch.setattr(video_reader.ClipReader, "decode", twice)
+    assert [read_number(pixels) for pixels in read_frames(path, [3, 4, 30]).pixels] == [3, 4, 30]
+
+
 def test_iter_frames_holds_one_frame_at_a_time(make_clip: MakeClip, read_number: ReadNumber) -> None:
     with open_clip(make_clip("long.mp4", frames=960, codec="mpeg4", gop=24, options={"b": "2M"})) as clip:
         numbers = [read_number(frame.pixels) for frame in clip.iter_frames(range(0, 960, 3))]
