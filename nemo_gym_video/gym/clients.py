@@ -19,7 +19,8 @@ from nemo_gym_video.gym.failure import BAD_ROW
 # Half a second apart: a server that is being restarted is waited for, one that is gone is not.
 _CONNECTION_RETRIES = 20
 _BODY_SHOWN = 400
-_UNREACHABLE = ("Cannot connect to host", "ServerDisconnectedError", "Connection reset", "ClientOSError")
+# How Gym's model server says in its error that its own endpoint is gone.
+_UNREACHABLE = ("Cannot connect to host", "ClientConnectorError", "ServerDisconnectedError", "ClientOSError")
 
 
 class HttpError(NemoGymVideoError):
@@ -85,7 +86,9 @@ class ModelServer:
             response = await post_json(self._client, self._server, self._path, body, self._cookies,
                                        timeout_s=self._timeout_s)  # fmt: skip
         except HttpError as error:
-            raise ModelCallFailed(str(error), failure_kind=_model_failure_kind(error)) from error
+            kind = _model_failure_kind(error)
+            text = f"the model cannot be reached: {error}" if kind == "transport_unreachable" else str(error)
+            raise ModelCallFailed(text, failure_kind=kind) from error
         if not isinstance(response, dict) or not isinstance(response.get("output"), list):
             raise ModelCallFailed(
                 f"{self._server} answered without an output list", failure_kind="agent_run_error"

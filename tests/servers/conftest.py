@@ -38,8 +38,9 @@ class FakeVllm:
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
 
 
 @pytest.fixture

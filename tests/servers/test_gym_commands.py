@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gym's own commands start and collect from the same environments, with the same rewards; and score again."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym_video.baseline.process import start_baseline
+from nemo_gym_video.gym.launch import ProcessGroup
+from nemo_gym_video.root import search_root
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
+
+PREFIX = Path(sys.prefix)
+GYM = [str(PREFIX / "bin" / "gym")]
+SERVERS = (
+    ("responses_api_agents", "video_agent"),
+    ("resources_servers", "boxed_mcqa"),
+    ("resources_servers", "sav_tracks"),
+    ("environment_servers", "legacy_agent"),
+    ("responses_api_models", "vllm_model"),
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def venvs(tmp_path: Path) -> Path:
+    """Prepared environments for Gym: every server's is the one that runs these tests."""
+    if not (PREFIX / "bin" / "activate").exists():
+        pytest.skip("these tests do not run in a virtual environment that Gym can use")
+    for group, name in SERVERS:
+        folder = tmp_path / "venvs" / group / name
+        folder.mkdir(parents=True)
+        (folder / ".venv").symlink_to(PREFIX)
+    return tmp_path / "venvs"
+
+
+@contextmanager
+def gym_servers(words: list[str], port: int, log: Path) -> Iterator[None]:
+    """``gym env start`` until it says it is ready; ends with the block. Ray's sockets need a short path."""
+    ray = Path(tempfile.mkdtemp(prefix="ray"))
+    path = os.pathsep.join([str(PREFIX / "bin"), os.environ["PATH"]])
+    environment = {**os.environ, "RAY_TMPDIR": str(ray), "PATH": path}
+    group = ProcessGroup([*GYM, "env", "start", *words], log=log, environment=environment)
+    try:
+        deadline = time.monotonic() + 300
+        while not ready(port):
+            assert group.process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, "Gym did not start"
+            time.sleep(1)
+        yield
+    finally:
+        group.process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            group.process.wait(60)
+        group.stop()
+        shutil.rmtree(ray, ignore_errors=True)
+
+
+def ready(port: int) -> bool:
+    url = f"http://127.0.0.1:{port}/readyz"
+    with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+        return True
+    return False
+
+
+def gym(*words: str, cwd: Path) -> None:
+    done = subprocess.run([*GYM, *words], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def rewards(path: Path) -> dict[tuple[int, int], float]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {(line["_ng_task_index"], line["_ng_rollout_index"]): line["reward"] for line in lines}
+
+
+def test_same_rewards_and_the_same_again(command: Any, venvs: Path, tmp_path: Path) -> None:
+    root = search_root()
+    names = ("caprl_mcqa", "sav_box_tracks")
+    agents = ("mcqa_simple_agent", "sav_box_tracks_agent")
+    files = [root / "environments" / name / "data" / "example.jsonl" for name in names]
+    port = free_port()
+    head = f"++head_server.port={port}"
+    search = ["--search-dir", str(root)]
+    with start_baseline([file.parent for file in files]) as baseline:
+        ours = tmp_path / "ours"
+        chosen = [word for name in names for word in ("--environment", name)]
+        done = command("rollout", *chosen, "--model-url", baseline.base_url, output=ours)
+        assert done.returncode == 0, done.stderr
+        words = [*search, *chosen, "--model-type", "vllm_model", "--model", baseline.model]
+        words += ["--model-url", baseline.base_url, "--model-api-key", "none", head]
+        words += ["+skip_venv_if_present=true", f"+uv_venv_dir={venvs}"]
+        with gym_servers(words, port, tmp_path / "gym.log"):
+            theirs = {}
+            for number, (agent, file) in enumerate(zip(agents, files, strict=True)):
+                out = tmp_path / f"theirs{number}.jsonl"
+                rows = ["--agent", agent, "--input", str(file), "--output", str(out)]
+                gym("eval", "run", "--no-serve", *search, *rows, head, cwd=tmp_path)
+                theirs.update({(task + 5 * number, repeat): reward
+                               for (task, repeat), reward in rewards(out).items()})  # fmt: skip
+                again = tmp_path / f"again{number}.jsonl"
+                inputs = out.with_name(f"theirs{number}_materialized_inputs.jsonl")
+                gym("eval", "reverify", *search, "--inputs", str(inputs), "--rollouts", str(out), "--output",
+                    str(again), head, cwd=tmp_path)  # fmt: skip
+                assert rewards(again) == rewards(out)
+    assert rewards(ours / "rollouts.jsonl") == theirs
+    assert len(theirs) == 10
