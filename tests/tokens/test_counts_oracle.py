@@ -246,12 +246,13 @@ def test_the_cap_on_qwen_videos_is_that_of_transformers(preset: str, module: str
         super=lambda: SimpleNamespace(resize=lambda **given: given["size"]),
     )
     settings = load_settings(preset, overrides={"cap_pixels_per_frame": True})
+    uncapped = load_settings(preset)
     assert isinstance(settings, QwenSettings)
     bounds = SimpleNamespace(shortest_edge=settings.video_min_pixels, longest_edge=settings.video_max_pixels)
     rng = random.Random(f"cap {preset}")
     capped = 0
-    for width, height in sizes(f"cap {preset}", 3000):
-        frames = rng.choice([2, 3, 16, 64, 300, 301, 768, 5000])
+    for width, height in sizes(f"cap {preset}", 1000):
+        frames = rng.choice([2, 3, 16, 64, 300, 301, 768])
         request = CountRequest(items=(MediaSize("video", width, height, frames),))
         try:
             size = resize(
@@ -269,9 +270,9 @@ def test_the_cap_on_qwen_videos_is_that_of_transformers(preset: str, module: str
             continue
         region = count_request(settings, request).items[0].regions[0]
         assert region.processed_size == (size.width, size.height)
-        free = count_request(load_settings(preset), request).items[0].regions[0]
+        free = count_request(uncapped, request).items[0].regions[0]
         capped += free.processed_size != region.processed_size
-    assert capped > 100
+    assert capped > 20
 
 
 # Gemma 4

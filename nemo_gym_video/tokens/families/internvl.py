@@ -108,8 +108,6 @@ class InternVLSettings(ProcessorSettings):
         )
 
     def _image(self, item: MediaSize, most: int) -> Region:
-        if most == 1:
-            return self._region(1, 1, tiles=1)
         size = (self.tile_width, self.tile_height)
         rows, columns = tile_grid(item.width, item.height, tile_size=size, least=self.min_patches, most=most)
         return self._region(rows, columns, tiles=rows * columns + (rows * columns > 1))
