@@ -58,10 +58,12 @@ def check_line(line: str, where: Where, checks: list[Check]) -> tuple[str, Probl
 
 
 def row_kind(row: Mapping[str, Any]) -> str:
-    """``tracking`` (has objects or a task), ``boxed`` (has options or an expected answer), or ``unknown``."""
-    if "objects" in row or "task" in row:
+    """``tracking`` (has objects), ``boxed`` (has options or an expected answer), or ``unknown``."""
+    if "objects" in row:
         return "tracking"
-    return "boxed" if "options" in row or "expected_answer" in row else "unknown"
+    if "options" in row or "expected_answer" in row:
+        return "boxed"
+    return "tracking" if "task" in row else "unknown"
 
 
 def check_truth(row: Mapping[str, Any], where: Where) -> Problems:
