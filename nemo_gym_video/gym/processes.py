@@ -62,12 +62,13 @@ def fork(name: str, body: Callable[[], object], log: Path) -> Child:
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return Child(name, pid, log)
     code = 1
     try:
-        _leave_parent(log)
+        _leave_parent(parent, log)
         body()
         code = 0
     except SystemExit as stop:
@@ -82,9 +83,11 @@ def fork(name: str, body: Callable[[], object], log: Path) -> Child:
         os._exit(code)
 
 
-def _leave_parent(log: Path) -> None:
+def _leave_parent(parent: int, log: Path) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it went before it could be asked to take this one along
+        raise SystemExit(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     redirect_output(log)
