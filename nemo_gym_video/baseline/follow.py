@@ -28,8 +28,9 @@ _FOUND_AGAIN_SHARE = 0.2
 _SURE = 0.5
 _MIN_FIT = 0.6
 _SEEDS = tuple((across, down) for across in (0.5, 0.35, 0.65) for down in (0.5, 0.35, 0.65))
-_TEMPLATE_SCORE = 0.75
+_TEMPLATE_SCORE = 0.85
 _MIN_SUPPORT = 0.3
+_SURE_SUPPORT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class _Follower:
         motion = None if state.lost else measure_motion(self._gray, gray, state.points)
         self._gray = gray
         predicted = self._predict(motion)
-        by_colour = self._by_colour(frame, predicted) if self._colour_here else None
+        by_colour = self._by_colour(frame, predicted, motion) if self._colour_here else None
         if by_colour is not None and (by_colour[0] is not None or self._colour_anywhere):
             found, region = by_colour
         elif motion is not None and motion.support >= _MIN_SUPPORT and _inside(predicted.xy, gray):
@@ -131,7 +132,7 @@ class _Follower:
         x1, y1, x2, y2 = found.box
         return Found((found.xy[0] + dx, found.xy[1] + dy), (x1 + dx, y1 + dy, x2 + dx, y2 + dy))
 
-    def _by_colour(self, frame: Pixels, predicted: Found) -> tuple[Found | None, Mask]:
+    def _by_colour(self, frame: Pixels, predicted: Found, motion: Motion | None) -> tuple[Found | None, Mask]:
         mask = self._colour.posterior(chroma_bins(frame)) > _SURE
         blobs = find_blobs(mask, min_area=max(_MIN_AREA, _MIN_AREA_SHARE * self._area))
         near = [blob for blob in blobs if _overlap(blob.box, predicted.box) > 0]
@@ -143,7 +144,10 @@ class _Follower:
             return None, mask
         chosen = join(near)
         self._area = max(self._area, min(chosen.area, 2 * self._area))
-        xy = predicted.xy if chosen.contains(predicted.xy) else near[0].interior()
+        places = [_transfer(self._state.found, chosen.box), predicted.xy]
+        if motion is not None and motion.support >= _SURE_SUPPORT:
+            places.reverse()
+        xy = next((place for place in places if chosen.contains(place)), near[0].interior())
         return Found(xy, chosen.box), chosen.paste(mask.shape)
 
     def _room_to_grow(self, blobs: list[Blob], frame: Mask) -> float:
@@ -161,6 +165,13 @@ class _Follower:
         if best < _TEMPLATE_SCORE:
             return None, np.zeros(gray.shape, bool)
         return Found((left + width / 2, top + height / 2), box), _box_mask(gray.shape, box, shrink=0.8)
+
+
+def _transfer(found: Found, box: Box | tuple[int, int, int, int]) -> tuple[float, float]:
+    """Where the point of ``found`` is when its box has become ``box``."""
+    x1, y1, x2, y2 = found.box
+    across, down = (found.xy[0] - x1) / max(1e-6, x2 - x1), (found.xy[1] - y1) / max(1e-6, y2 - y1)
+    return box[0] + across * (box[2] - box[0]), box[1] + down * (box[3] - box[1])
 
 
 def _flood(frame: Pixels, xy: tuple[float, float]) -> Mask:
@@ -227,10 +238,10 @@ def _box_mask(shape: tuple[int, ...], box: Box, *, shrink: float) -> Mask:
 
 
 def _cut(gray: Gray, found: Found) -> Gray:
-    """The pixels of the object's box, at least 15 on a side and at most 61, as a template."""
+    """The pixels of the object's box, at least 29 on a side and at most 61, as a template."""
     height, width = gray.shape
-    half_w = min(30, max(7, round((found.box[2] - found.box[0]) / 2)))
-    half_h = min(30, max(7, round((found.box[3] - found.box[1]) / 2)))
+    half_w = min(30, max(14, round((found.box[2] - found.box[0]) / 2)))
+    half_h = min(30, max(14, round((found.box[3] - found.box[1]) / 2)))
     x, y = min(width - 1, max(0, int(found.xy[0]))), min(height - 1, max(0, int(found.xy[1])))
     return gray[max(0, y - half_h) : y + half_h + 1, max(0, x - half_w) : x + half_w + 1].copy()
 
