@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import urllib.error
@@ -18,8 +19,8 @@ from nemo_gym_video.errors import ServerStartError
 from nemo_gym_video.gym.catalog import Environment, search_roots
 from nemo_gym_video.gym.inputs import Inputs
 from nemo_gym_video.gym.launch import GymServers, Launch
-from nemo_gym_video.gym.settings import MEDIA_ROOTS_VARIABLE, MEDIA_STORE_VARIABLE
 from nemo_gym_video.gym.tail import Results
+from nemo_gym_video.gym.variables import MEDIA_ROOTS_VARIABLE, MEDIA_STORE_VARIABLE
 
 VIDEO_AGENT = "video_agent"
 MODEL_CONFIG = "responses_api_models/vllm_model/configs/vllm_model.yaml"
@@ -74,19 +75,22 @@ class Plan:
 
 def probe_endpoint(base_url: str, *, api_key: str = "EMPTY") -> tuple[str, ...]:
     """The model names an endpoint serves; ``ServerStartError`` when it cannot be reached."""
-    request = urllib.request.Request(
-        base_url.rstrip("/") + "/models", headers={"Authorization": f"Bearer {api_key}"}
-    )
+    allowed = "the base URL of a running vLLM, up to /v1"
+    if not base_url.startswith(("http://", "https://")):
+        raise ServerStartError("model endpoint is no http or https URL", got=base_url, allowed=allowed)
     try:
+        request = urllib.request.Request(
+            base_url.rstrip("/") + "/models", headers={"Authorization": f"Bearer {api_key}"}
+        )
         with urllib.request.urlopen(request, timeout=_PROBE_TIMEOUT_S) as answer:
             listed = json.load(answer)
         return tuple(model["id"] for model in listed["data"])
     except urllib.error.HTTPError:
         return ()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "reason", error)
-        raise ServerStartError(f"model endpoint cannot be used ({reason})", got=base_url,
-                               allowed="the base URL of a running vLLM, up to /v1") from error  # fmt: skip
+        problem = f"model endpoint cannot be used ({reason})"
+        raise ServerStartError(problem, got=base_url, allowed=allowed) from error
 
 
 @contextmanager

@@ -12,11 +12,9 @@ from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig
 from nemo_gym.config_types import ModelServerRef, ResourcesServerRef
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym_video.gym.variables import MEDIA_ROOTS_VARIABLE, MEDIA_STORE_VARIABLE
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.root import search_root
-
-MEDIA_ROOTS_VARIABLE = "NEMO_GYM_VIDEO_MEDIA_ROOTS"
-MEDIA_STORE_VARIABLE = "NEMO_GYM_VIDEO_MEDIA_STORE"
 
 
 class MediaLimitSettings(BaseModel):
