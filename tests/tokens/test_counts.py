@@ -10,8 +10,9 @@ import pytest
 
 from nemo_gym_video.errors import ProcessorSettingsError, RowError
 from nemo_gym_video.tokens.counts import count_request, grid_for_count
+from nemo_gym_video.tokens.families.base import only
 from nemo_gym_video.tokens.settings import load_settings
-from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize
+from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
 
 VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/processors.json").read_text())
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -385,6 +386,16 @@ def test_no_recorded_grid_is_contradicted(row: dict[str, Any]) -> None:
 )
 def test_no_grid_where_no_budget_gives_the_count(preset: str, size: MediaSize, tokens: int) -> None:
     assert grid_for_count(load_settings(preset), size, tokens) is None
+
+
+def test_two_grids_of_one_count_are_no_grid() -> None:
+    wide = Region(run_lengths=(8,), grid=(2, 16), processed_size=(256, 32))
+    tall = Region(run_lengths=(8,), grid=(16, 2), processed_size=(32, 256))
+    other = Region(run_lengths=(9,), grid=(6, 6), processed_size=(96, 96))
+    assert only([wide, other, wide], 8) == ((2, 16), (256, 32))
+    assert only([wide, tall, other], 8) is None
+    assert only([wide, tall, other], 9) == ((6, 6), (96, 96))
+    assert only([Region(run_lengths=(8,), grid=None, processed_size=None)], 8) is None
 
 
 @pytest.mark.parametrize(

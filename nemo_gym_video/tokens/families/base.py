@@ -77,11 +77,10 @@ class Key:
         if self.kind is float and type(value) is int and abs(value) <= LARGEST:
             value = float(value)
         fits = type(value) is self.kind
-        if fits and isinstance(value, float):
-            fits = math.isfinite(value)
         if fits and isinstance(value, int | float) and not isinstance(value, bool):
             low = -math.inf if self.low is None else self.low
             high = LARGEST if self.high is None else self.high
+            # No comparison holds for NaN.
             fits = (low < value if self.open_low else low <= value) and value <= high
         if not fits or (self.choices and value not in self.choices):
             raise ProcessorSettingsError(f"setting {name!r} does not fit", got=_shown(given), allowed=self.allowed,
