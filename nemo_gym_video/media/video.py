@@ -176,7 +176,7 @@ def read_frames(
 
 
 def frames_between(info: VideoInfo, start_s: float, end_s: float) -> range:
-    """Indices of the frames whose timestamps lie within [``start_s``, ``end_s``] seconds, both ends included."""
+    """Indices of the frames whose timestamps lie within [``start_s``, ``end_s``] seconds, to the microsecond."""
     tick = 1e-6
     first = int(np.searchsorted(info.timestamps, start_s - tick, side="left"))
     last = int(np.searchsorted(info.timestamps, end_s + tick, side="right"))

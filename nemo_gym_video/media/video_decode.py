@@ -31,7 +31,7 @@ Reopen = Callable[[], AbstractContextManager[tuple[Any, Any]]]
 # Containers in which a cut-off last frame looks like any other packet.
 _UNFRAMED = frozenset({"mpegts", "mpeg", "flv"})
 _LARGE_PICTURE = 640 * 480
-_HELD_FRAMES = 4
+_HELD_BYTES = 24 << 20
 _READ_SIZE = 1 << 18
 
 
@@ -67,6 +67,7 @@ class Decoder:
     def __init__(self, container: Any, stream: Any, *, reopen: Reopen, where: Where | None) -> None:
         """Take over an open container at its start."""
         self._reader = ClipReader(container, stream, frame_threads=stream.width * stream.height > _LARGE_PICTURE)
+        self._frame_bytes = stream.width * stream.height * 3 // 2
         self._reopen = reopen
         self.where = where
 
@@ -100,11 +101,12 @@ class Decoder:
     def _sparse(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Decode from key frames; stops early, without an error, at the first sign of damage."""
         segments = index.segments(wanted)
-        # Stretches in parallel hold their frames until their turn comes, so only short ones are done that way.
-        if len(segments) > 2 and max(len(segment.frames) for segment in segments) <= _HELD_FRAMES:
+        # Stretches in parallel hold their frames until their turn comes, so only small ones are done that way.
+        held = max((len(segment.frames) for segment in segments), default=0) * self._frame_bytes
+        if len(segments) > 1 and held <= _HELD_BYTES:
             stretches: Iterator[Iterable[Any]] = self._parallel(index, segments)
         else:
-            stretches = (self._reader.decode(index, segment) for segment in segments)
+            stretches = (_read_ahead(self._reader.decode(index, segment)) for segment in segments)
         for segment, stretch in zip(segments, stretches, strict=True):
             expected = iter(segment.frames)
             for frame in stretch:
@@ -132,7 +134,7 @@ class Decoder:
             ahead: deque[Future[list[Any]]] = deque()
             coming = iter(segments)
             try:
-                for segment in itertools.islice(coming, 2 * THREADS):
+                for segment in itertools.islice(coming, THREADS + 1):
                     ahead.append(pool.submit(work, segment))
                 while ahead:
                     yield ahead.popleft().result()
@@ -156,6 +158,15 @@ class Decoder:
         """Every frame of the clip in order, one thread, passing over packets that cannot be decoded."""
         with self._reopen() as (container, stream):
             yield from ClipReader(container, stream, tolerant=True).decode_all()
+
+
+def _read_ahead(frames: Iterator[Any]) -> Iterator[Any]:
+    """``frames``, the next one decoded in a thread while the caller works on this one."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, frames, None)
+        while (frame := coming.result()) is not None:
+            coming = pool.submit(next, frames, None)
+            yield frame
 
 
 def _without_lost_tail(reader: ClipReader, index: ClipIndex) -> ClipIndex:

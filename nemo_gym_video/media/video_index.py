@@ -24,6 +24,7 @@ _VP8_SHOW_FRAME = 0x10
 
 
 _NEAR_PACKETS = 8
+_SHORT_PACKETS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,17 @@ class ClipIndex:
         return max(key, 0)
 
     def segments(self, wanted: Sequence[int]) -> list[Segment]:
-        """Group sorted frames by the stretch that serves them: one key frame, or several too near to seek for."""
+        """Group sorted frames by the stretch that serves them: one key frame's, or several short ones in a row."""
         found: list[Segment] = []
-        reached = 0
+        start = reached = 0
         for frame in wanted:
             key = self.key_for(frame)
-            if found and self.key_position[key] <= reached + _NEAR_PACKETS:
+            at = int(self.key_position[key])
+            if found and (at <= start or (at <= reached + _NEAR_PACKETS and reached < start + _SHORT_PACKETS)):
                 found[-1].frames.append(frame)
             else:
                 found.append(Segment(key, [frame]))
+                start = at
             reached = max(reached, int(self.position[frame]))
         return found
 

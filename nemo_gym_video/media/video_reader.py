@@ -34,8 +34,7 @@ class ClipReader:
         self._stopped = False
         self._can_skip = not tolerant and stream.codec_context.codec.canonical_name in _CAN_SKIP
         stream.thread_type = "AUTO" if frame_threads else "NONE"
-        if frame_threads:
-            stream.codec_context.thread_count = THREADS
+        stream.codec_context.thread_count = THREADS if frame_threads else 1
         if not tolerant:
             # Frames that lean on a damaged one are not marked, so every error has to end the stretch.
             stream.codec_context.options |= {"err_detect": "explode"}
