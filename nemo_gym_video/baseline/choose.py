@@ -47,6 +47,8 @@ def respond(messages: Sequence[SeenMessage], *, rng: random.Random | None, tempe
 
 def choose(messages: Sequence[SeenMessage], question: ReadQuestion, options: Sequence[str]) -> Choice | None:
     """The option that the frames speak for; None without frames or with options of another form."""
+    if not 0 < question.duration_s < 1e6:
+        return None
     frames = read_timeline(messages, duration_s=question.duration_s)
     if len(frames) < 2 or len(options) < 2:
         return None

@@ -37,7 +37,8 @@ def respond(messages: Sequence[SeenMessage], *, rng: random.Random | None, tempe
     fine = span[1] - span[0] <= _FINE_ENOUGH_S
     if out_of_turns or asked >= _MAX_CLIPS or (asked > 0 and fine):
         return choose.respond(messages, rng=rng, temperature=temperature)
-    start, end = max(span[0] - _MARGIN_S, _first_time(messages)), span[1] + _MARGIN_S
+    start = max(span[0] - _MARGIN_S, _first_time(messages))
+    end = max(span[1], start) + _MARGIN_S
     fps = min(24.0, (_frames_allowed(messages) - 1) / (end - start))
     clip = {"start": round(start, 2), "end": round(end, 2), "fps": round(fps, 2)}
     return f"<request>{json.dumps({'clip': clip})}</request>"

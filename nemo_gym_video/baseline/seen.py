@@ -49,6 +49,19 @@ class SeenMessage:
         return "\n".join(part for part in self.parts if isinstance(part, str))
 
 
+def like_first(frames: Sequence[Pixels]) -> list[Pixels]:
+    """``frames`` scaled to the size of the first, as flow needs them; frames of one size are left alone."""
+    import cv2
+
+    if not frames:
+        return []
+    height, width = frames[0].shape[:2]
+    return [
+        frame if frame.shape[:2] == (height, width) else np.asarray(cv2.resize(frame, (width, height)), np.uint8)
+        for frame in frames
+    ]
+
+
 def text_of(messages: Sequence[SeenMessage]) -> str:
     """What the user side said: all text that the model did not write itself, joined with newlines."""
     return "\n".join(message.text for message in messages if message.role != "assistant")

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from nemo_gym_video.baseline.refer import locate
-from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage
+from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage, like_first
 
 _TIMES = re.compile(r"\bat ((?:\d{1,6}\.\d\d, ){0,4095}\d{1,6}\.\d\d) s\.")
 
@@ -39,7 +39,9 @@ def read_timeline(messages: Sequence[SeenMessage], *, duration_s: float) -> list
         written = _written_times(message.text)
         times = written if len(written) == len(pixels) else _own_times(media, len(pixels), duration_s, written[:1])
         frames += [TimedFrame(time, frame) for time, frame in zip(times, pixels, strict=True)]
-    return sorted(frames, key=lambda frame: frame.time)
+    frames.sort(key=lambda frame: frame.time)
+    alike = like_first([frame.pixels for frame in frames])
+    return [TimedFrame(frame.time, pixels) for frame, pixels in zip(frames, alike, strict=True)]
 
 
 def levels(frames: Sequence[TimedFrame]) -> list[float]:

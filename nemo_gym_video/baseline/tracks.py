@@ -15,11 +15,12 @@ from typing import Any
 
 from nemo_gym_video.baseline.follow import Found, follow_box, follow_point
 from nemo_gym_video.baseline.refer import locate
-from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage, text_of
+from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage, like_first, text_of
 from nemo_gym_video.prepare.prompts import Target, read_frame_label, read_track_prompt
 from nemo_gym_video.prepare.questions import COLOURS, read_expression
 from nemo_gym_video.tracking.schema import ID_KEYS, Task
 
+_MAX_TARGETS = 64
 _JITTER = 4.0
 """Standard deviation of the jitter at temperature 1, in grid steps."""
 
@@ -47,12 +48,16 @@ def respond(messages: Sequence[SeenMessage], *, rng: random.Random | None, tempe
     task, targets = request
     entries = [
         _entry(task, target.id, frame, found, rng, temperature)
-        # A prompt may say its targets again with every chunk.
-        for target in {target.id: target for target in reversed(targets)}.values()
+        for target in _once(targets)
         for frame, found in _follow(task, target, frames)
         if frame.new
     ]
     return f"<answer>{json.dumps({'tracks': entries}, separators=(',', ':'))}</answer>"
+
+
+def _once(targets: Sequence[Target]) -> list[Target]:
+    """Each target once, as first said (a prompt may say them again with every chunk), and not too many."""
+    return list({target.id: target for target in reversed(targets)}.values())[:_MAX_TARGETS]
 
 
 def numbered_frames(messages: Sequence[SeenMessage]) -> list[NumberedFrame]:
@@ -69,7 +74,8 @@ def numbered_frames(messages: Sequence[SeenMessage]) -> list[NumberedFrame]:
             for pixels in part.frames:
                 frames.append(NumberedFrame(number, pixels, index == holders[-1]))
                 number += 1
-    return frames
+    alike = like_first([frame.pixels for frame in frames])
+    return [NumberedFrame(frame.number, pixels, frame.new) for frame, pixels in zip(frames, alike, strict=True)]
 
 
 def _media(message: SeenMessage) -> list[SeenMedia]:
