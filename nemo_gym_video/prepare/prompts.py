@@ -29,8 +29,8 @@ _NOUNS: dict[Task, str] = {"pt": "point", "box": "box", "ref": "object"}
 _VERBS = ("Track", "Follow")
 _REF_HEADS = ("Track the following objects:", "Find and follow these objects:", "Follow each of these objects:")
 _FRAMES = (
-    "The images are frames {first} to {last} of one video, {fps:g} frames a second.",
-    "You see frames {first} to {last} of a video, taken {fps:g} times a second.",
+    "The images are frames {first} to {last} of one video, {fps:.3g} frames a second.",
+    "You see frames {first} to {last} of a video, taken {fps:.3g} times a second.",
 )
 _ASKS = (
     "Give every {noun} exactly once for every frame from {start} to {last}{late}.",

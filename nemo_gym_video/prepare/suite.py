@@ -30,6 +30,7 @@ class SuiteSettings:
     real: bool | None = None
     transport: Transport = "video"
     num_frames: int = 24
+    hard: bool = False
     seed: int = 0
 
 
@@ -54,6 +55,7 @@ def render_once(native: Path, suite: SuiteSettings, *, resume: bool) -> None:
         size=suite.size,
         seconds=suite.seconds,
         real=suite.real,
+        hard=suite.hard,
     )
     write_text(mark, dump_line(record))
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from nemo_gym_video.prepare import footage
 from nemo_gym_video.prepare.ask import LetterDeck, montage_questions, scene_questions
-from nemo_gym_video.prepare.encode import write_clip
+from nemo_gym_video.prepare.encode import ClipForm, write_clip
 from nemo_gym_video.prepare.files import dump_line, write_text
 from nemo_gym_video.prepare.questions import Question, expression, option_lines
 from nemo_gym_video.prepare.scene import FPS, Plan, Scene, design_scene, paint
-from nemo_gym_video.tracking.masks import encode
+from nemo_gym_video.tracking.masks import RleMask, encode
 
 STRIDE = 4
 """SA-V annotates every 4th video frame: 24 fps video, 6 fps annotation."""
@@ -51,16 +51,15 @@ class SyntheticSet:
     montage_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SceneTruth:
-    """What a written scene is known to show.
+HARD: dict[str, ClipForm] = {
+    "rotated": ClipForm(rotation=90),
+    "variable_rate": ClipForm(uneven=True),
+    "late_start": ClipForm(start_s=2.5),
+    "long": ClipForm(),
+}
+"""Scenes in files that are odd, by the name that is their video id; ``long`` lasts ``LONG`` times as long."""
 
-    ``masks`` bool [annotated frames, sprites, h, w]; ``visible`` bool [video frames, sprites].
-    """
-
-    scene: Scene
-    masks: NDArray[np.bool_]
-    visible: NDArray[np.bool_]
+LONG = 8
 
 
 def synthesize(
@@ -72,42 +71,60 @@ def synthesize(
     size: tuple[int, int] = (320, 180),
     seconds: float = 4.5,
     real: bool | None = None,
+    hard: bool = False,
 ) -> SyntheticSet:
     """Render ``scenes`` tracking clips and ``montages`` question clips under ``output_dir``.
 
     ``real`` chooses real footage (every second scene, every montage); None takes it when it is installed.
-    Without it, montages are cut from rendered footage.
+    Without it, montages are cut from rendered footage. ``hard`` adds the scenes of ``HARD``, without questions.
     """
     real = footage.real_clips_installed() if real is None else real
-    deck = LetterDeck(seed)
+    deck, clips = LetterDeck(seed), output_dir / "sav_train"
     lines, expressions = [], []
     scene_ids = tuple(f"sav_{index:06d}" for index in range(1, scenes + 1))
     for index, video_id in enumerate(scene_ids):
-        path = output_dir / "sav_train" / f"sav_{index // 1000:03d}" / f"{video_id}.mp4"
-        background = scene_footage([seed, index], size=size, real=real and index % 2 == 1)
+        path = clips / f"sav_{index // 1000:03d}" / f"{video_id}.mp4"
         scene = default_scene([seed, index], size=size, seconds=seconds)
-        truth = write_scene(path, scene, background)
-        lines.append(_caption_row(path, output_dir, scene_questions(truth.scene, truth.visible, deck)))
-        expressions += [
-            {"video_id": video_id, "object_id": number, "expression": expression(sprite.colour, sprite.shape)}
-            for number, sprite in enumerate(scene.sprites)
-        ]
+        background = scene_footage([seed, index], size=size, real=real and index % 2 == 1)
+        visible = write_scene(path, scene, background)
+        lines.append(_caption_row(path, output_dir, scene_questions(scene, visible, deck)))
+        expressions += _expressions(video_id, scene)
+    for index, (video_id, form) in enumerate(HARD.items() if hard else ()):
+        scene = hard_scene(video_id, seed, size=size, seconds=seconds)
+        write_scene(
+            clips / "hard" / f"{video_id}.mp4", scene, scene_footage([seed, index], size=size, real=False), form
+        )
+        expressions += _expressions(video_id, scene)
     montage_ids = tuple(f"montage_{index:06d}" for index in range(1, montages + 1))
     for index, video_id in enumerate(montage_ids):
         path = output_dir / "montage" / f"{video_id}.mp4"
         frames, questions = ask_montage([seed, 1 << 20, index], size=size, seconds=seconds, real=real, deck=deck)
         write_clip(path, iter(frames), fps=FPS)
         lines.append(_caption_row(path, output_dir, questions))
-    write_text(output_dir / "caprl.jsonl", "".join(dump_line(line) for line in lines))
-    write_text(output_dir / "expressions.json", json.dumps(expressions, indent=1) + "\n")
-    return SyntheticSet(
+    made = SyntheticSet(
         root=output_dir,
-        sav_root=output_dir / "sav_train",
+        sav_root=clips,
         questions=output_dir / "caprl.jsonl",
         expressions=output_dir / "expressions.json",
         scene_ids=scene_ids,
         montage_ids=montage_ids,
     )
+    write_text(made.questions, "".join(dump_line(line) for line in lines))
+    write_text(made.expressions, json.dumps(expressions, indent=1) + "\n")
+    return made
+
+
+def hard_scene(video_id: str, seed: int, *, size: tuple[int, int], seconds: float) -> Scene:
+    """The scene of one clip of ``HARD``."""
+    length = seconds * LONG if video_id == "long" else seconds
+    return default_scene([seed, 1 << 16, list(HARD).index(video_id)], size=size, seconds=length)
+
+
+def _expressions(video_id: str, scene: Scene) -> list[dict[str, Any]]:
+    return [
+        {"video_id": video_id, "object_id": number, "expression": expression(sprite.colour, sprite.shape)}
+        for number, sprite in enumerate(scene.sprites)
+    ]
 
 
 def default_scene(seed: list[int], *, size: tuple[int, int], seconds: float) -> Scene:
@@ -147,43 +164,44 @@ def ask_montage(
     raise AssertionError("no montage of 200 had a question with a clear answer")
 
 
-def write_scene(path: Path, scene: Scene, background: Iterator[NDArray[np.uint8]]) -> SceneTruth:
-    """Write ``{id}.mp4`` and ``{id}_manual.json`` of one scene and return what it shows."""
-    annotated: list[NDArray[np.bool_]] = []
+def write_scene(
+    path: Path, scene: Scene, background: Iterator[NDArray[np.uint8]], form: ClipForm | None = None
+) -> NDArray[np.bool_]:
+    """Write ``{id}.mp4`` and ``{id}_manual.json`` of one scene; returns visibility, bool [frames, sprites]."""
+    cells: list[list[RleMask]] = []
     visible: list[NDArray[np.bool_]] = []
 
     def frames() -> Iterator[NDArray[np.uint8]]:
         for index, (pixels, masks) in enumerate(paint(scene, background)):
             visible.append(masks.any(axis=(1, 2)))
             if index % STRIDE == 0:
-                annotated.append(masks)
+                cells.append([encode(mask) for mask in masks])
             yield pixels
 
-    write_clip(path, frames(), fps=FPS)
-    truth = SceneTruth(scene=scene, masks=np.stack(annotated), visible=np.stack(visible))
-    annotation = manual_annotation(path.stem, truth)
+    write_clip(path, frames(), fps=FPS, form=form)
+    annotation = manual_annotation(path.stem, scene, cells)
     write_text(path.with_name(f"{path.stem}_manual.json"), json.dumps(annotation))
-    return truth
+    return np.stack(visible)
 
 
-def manual_annotation(video_id: str, truth: SceneTruth) -> dict[str, Any]:
-    """The content of ``{id}_manual.json``, with the keys of the published files."""
-    masks = truth.masks
-    frames, objects, height, width = masks.shape
-    area = masks.sum(axis=(2, 3))
+def manual_annotation(video_id: str, scene: Scene, cells: list[list[RleMask]]) -> dict[str, Any]:
+    """The content of ``{id}_manual.json``, with the keys of the published files; ``cells`` [annotated][object]."""
+    width, height = scene.size
+    area = np.array([[mask.area for mask in frame] for frame in cells])
+    frames, objects = area.shape
     seen = area > 0
     mean_area = [float(area[:, k][seen[:, k]].mean()) if seen[:, k].any() else 0.0 for k in range(objects)]
     share = [value / (height * width) for value in mean_area]
     return {
         "video_id": video_id,
-        "video_duration": truth.scene.total / FPS,
-        "video_frame_count": float(truth.scene.total),
+        "video_duration": scene.total / FPS,
+        "video_frame_count": float(scene.total),
         "video_height": float(height),
         "video_width": float(width),
         "video_resolution": float(height * width),
         "video_environment": "Indoor",
         "video_split": "train",
-        "masklet": [[encode(masks[i, k]).to_coco() for k in range(objects)] for i in range(frames)],
+        "masklet": [[mask.to_coco() for mask in frame] for frame in cells],
         "masklet_id": list(range(objects)),
         "masklet_size_rel": share,
         "masklet_size_abs": mean_area,

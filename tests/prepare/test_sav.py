@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,21 @@ from nemo_gym_video.prepare.prompts import read_frame_label, read_track_prompt
 from nemo_gym_video.prepare.sav import SavSource
 from nemo_gym_video.prepare.sav_native import read_json_annotation
 from nemo_gym_video.prepare.sav_rows import TrackRules
-from nemo_gym_video.prepare.synthetic import SyntheticSet
+from nemo_gym_video.prepare.scene import Scene, paint
+from nemo_gym_video.prepare.synthetic import HARD, SyntheticSet, hard_scene, scene_footage, synthesize
 from nemo_gym_video.tracking.rows import TrackRow
 from nemo_gym_video.tracking.schema import Task
 from nemo_gym_video.tracking.scoring import score_tracks
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One rendered scene: pixels uint8 [frames, h, w, 3], masks bool [frames, sprites, h, w]."""
+
+    scene: Scene
+    pixels: np.ndarray
+    masks: np.ndarray
+
 
 TASKS: list[Task] = ["pt", "box", "ref"]
 RULES = TrackRules(num_frames=12, max_objects=3)
@@ -369,3 +381,34 @@ def test_val_frames_that_do_not_fit_are_named(val_root: Path, tmp_path: Path) ->
     assert reason_of(root, tmp_path / "out", split="val")[0] == "count_mismatch"
     shutil.rmtree(frames)
     assert reason_of(root, tmp_path / "out", split="val")[0] == "missing"
+
+
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory: pytest.TempPathFactory) -> SyntheticSet:
+    root = tmp_path_factory.mktemp("hard")
+    return synthesize(root, seed=3, scenes=0, montages=0, size=(160, 96), seconds=3.0, real=False, hard=True)
+
+
+def hard_truth(video_id: str) -> Truth:
+    scene = hard_scene(video_id, 3, size=(160, 96), seconds=3.0)
+    background = scene_footage([3, list(HARD).index(video_id)], size=(160, 96), real=False)
+    frames = list(paint(scene, background))
+    return Truth(scene, np.stack([pixels for pixels, _ in frames]), np.stack([masks for _, masks in frames]))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_odd_files_give_rows_of_the_displayed_frames(hard: SyntheticSet, tmp_path: Path, task: Task) -> None:
+    rows = rows_of(source_of(hard, task, rows_per_video=1), tmp_path)
+    assert sorted(row["metadata"]["video_id"] for row in rows) == sorted(HARD)
+    for row in rows:
+        painted = hard_truth(row["metadata"]["video_id"])
+        row["metadata"]["fps"] = 6.0  # the uneven clip's average is a little more
+        check_row(row, task, painted, tmp_path)
+
+
+def test_timestamps_come_from_the_stream(hard: SyntheticSet, tmp_path: Path) -> None:
+    rows = {row["metadata"]["video_id"]: row["metadata"] for row in rows_of(source_of(hard, "pt"), tmp_path)}
+    late, uneven = rows["late_start"], rows["variable_rate"]
+    assert late["timestamps"] == pytest.approx([2.5 + frame / 24 for frame in late["video_frames"]], abs=1e-5)
+    # Frames 0, 4, 8 … of the uneven clip are even ones, which stand where even frames stand.
+    assert uneven["timestamps"] == pytest.approx([frame / 24 for frame in uneven["video_frames"]], abs=1e-5)
