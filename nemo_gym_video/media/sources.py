@@ -141,9 +141,11 @@ def blob_from_bytes(data: bytes, *, url: str, kind: MediaKind, where: Where | No
     return MediaBlob(url=url, path=None, data=data, digest=digest, size_bytes=len(data), media_type=media_type)
 
 
-def blob_from_path(path: Path, *, kind: MediaKind, limits: MediaLimits | None = None) -> MediaBlob:
+def blob_from_path(
+    path: Path, *, kind: MediaKind, limits: MediaLimits | None = None, where: Where | None = None
+) -> MediaBlob:
     """A blob of a file that the caller vouches for (a command's argument): no root, every other check."""
-    return trusted_sources(limits=limits).open(os.path.abspath(path), kind=kind)
+    return trusted_sources(limits=limits).open(os.path.abspath(path), kind=kind, where=where)
 
 
 def _real_root(root: Path) -> str:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from nemo_gym_video.errors import MediaDecodeError, Where
 from nemo_gym_video.media.policy import MediaLimits, check_pixels
 from nemo_gym_video.media.sources import MediaBlob, blob_from_path
-from nemo_gym_video.media.video_decode import Decoder, displayed, open_container, rotation
+from nemo_gym_video.media.video_decode import Decoder, decode_errors, displayed, open_container, rotation
 from nemo_gym_video.media.video_index import ClipIndex, build_index
 
 Pixels = npt.NDArray[np.uint8]
@@ -96,9 +96,10 @@ class VideoClip:
             MediaDecodeError: an index is out of range, or its frame cannot be decoded.
         """
         wanted = sorted(set(_checked_indices(indices, self._index.total)))
-        for index, frame in self._decoder.frames(self._index, wanted):
-            pixels = displayed(frame, expected=self.info.size, where=self._decoder.where)
-            yield VideoFrame(index=index, timestamp=float(self.info.timestamps[index]), pixels=pixels)
+        with decode_errors(self._decoder.where):
+            for index, frame in self._decoder.frames(self._index, wanted):
+                pixels = displayed(frame, expected=self.info.size, where=self._decoder.where)
+                yield VideoFrame(index=index, timestamp=float(self.info.timestamps[index]), pixels=pixels)
 
     def read(self, indices: Sequence[int]) -> VideoFrames:
         """The frames of ``indices`` in the order asked for, repeats included."""
@@ -138,16 +139,16 @@ def open_clip(
         MediaDecodeError: no video in it, broken, empty, or over a limit.
     """
     limits = limits or MediaLimits()
-    blob = blob_from_path(source, kind="video", limits=limits) if isinstance(source, Path) else source
-    with open_container(blob, limits=limits, where=where) as (container, stream):
-        index = build_index(container, stream, limits=limits, where=where)
-        reopen = partial(open_container, blob, limits=limits, where=where)
-        decoder = Decoder(container, stream, reopen=reopen, where=where)
-        index = decoder.settle(index)
-        if index.total == 0:
-            raise MediaDecodeError("video has no frame that can be decoded", where=where)
-        _, first = next(iter(decoder.frames(index, [0])))
-        info = _describe(container, stream, index, first)
+    blob = blob_from_path(source, kind="video", limits=limits, where=where) if isinstance(source, Path) else source
+    reopen = partial(open_container, blob, limits=limits, where=where)
+    with reopen() as (container, stream):
+        with decode_errors(where):
+            decoder = Decoder(container, stream, reopen=reopen, where=where)
+            index = decoder.settle(build_index(container, stream, limits=limits, where=where))
+            if index.total == 0:
+                raise MediaDecodeError("video has no frame that can be decoded", where=where)
+            _, first = next(iter(decoder.frames(index, [0])))
+            info = _describe(container, stream, index, first)
         check_pixels(info.size, limits, where)
         if info.duration_s > limits.max_duration_s:
             raise MediaDecodeError("video is too long", got=f"{info.duration_s:.3f} s",

@@ -51,14 +51,23 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
     # No protocol, no nested file: a container can only be read from the file it stands in.
     options = {"protocol_whitelist": "none", "max_pixels": str(_decoder_pixels(limits))}
     with blob.open_file() as file:
-        try:
-            with av.open(file, "r", format=demuxer, options=options, buffer_size=_READ_SIZE,
-                         io_open=_refuse_nested) as container:  # fmt: skip
-                stream = _video_stream(container, limits, where)
-                yield container, stream
-        except (av.error.FFmpegError, ValueError, OSError, MemoryError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise MediaDecodeError(f"video cannot be decoded ({reason})", where=where) from error
+        with decode_errors(where):
+            container = av.open(file, "r", format=demuxer, options=options, buffer_size=_READ_SIZE,
+                                io_open=_refuse_nested)  # fmt: skip
+        with container:
+            yield container, _video_stream(container, limits, where)
+
+
+@contextmanager
+def decode_errors(where: Where | None) -> Iterator[None]:
+    """Turn what FFmpeg and PyAV raise on broken content into ``MediaDecodeError``. Not for a caller's own code."""
+    import av
+
+    try:
+        yield
+    except (av.error.FFmpegError, ValueError, OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise MediaDecodeError(f"video cannot be decoded ({reason})", where=where) from error
 
 
 class Decoder:

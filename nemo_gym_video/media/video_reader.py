@@ -61,18 +61,38 @@ class ClipReader:
         import av
 
         self._stopped = False
+        context = self.stream.codec_context
+        try:
+            for packet in self._feed(index, segment):
+                if self._can_skip and packet is not None:
+                    context.skip_frame = "DEFAULT" if packet.pts in need else "NONREF"
+                yield from self._shown(packet)
+        except av.error.FFmpegError:
+            self._stopped = True
+
+    def _shown(self, packet: Any) -> list[Any]:
+        """The frames that a packet brings out; of one that cannot be decoded none, if that is tolerated."""
+        import av
+
+        try:
+            return list(self.stream.codec_context.decode(packet))
+        except av.error.FFmpegError:
+            if not self._tolerant:
+                raise
+            return []
+
+    def _feed(self, index: ClipIndex, segment: Segment) -> Iterator[Any]:
+        """The segment's packets, then ``None``, on which the decoder gives what it holds back."""
+        import av
+
         last = max(int(index.position[number]) for number in segment.frames)
         count = last - int(index.key_position[segment.key]) + 1
-        context = self.stream.codec_context
-        for packet in itertools.chain(itertools.islice(self._packets_from(index, segment.key), count), [None]):
-            if self._can_skip and packet is not None:
-                context.skip_frame = "DEFAULT" if packet.pts in need else "NONREF"
-            try:
-                yield from context.decode(packet)
-            except av.error.FFmpegError:
-                if not self._tolerant:
-                    self._stopped = True
-                    return
+        try:
+            yield from itertools.islice(self._packets_from(index, segment.key), count)
+        except av.error.FFmpegError:
+            if not self._tolerant:
+                raise
+        yield None
 
     def decode_all(self) -> Iterator[Any]:
         """Every frame from the container's present place on, passing over what cannot be read or decoded."""

@@ -382,6 +382,18 @@ def test_a_decoder_that_shows_more_than_packets_announce_is_not_believed(
     assert [read_number(pixels) for pixels in read_frames(path, [3, 4, 30]).pixels] == [3, 4, 30]
 
 
+def test_errors_of_the_caller_stay_what_they_are(make_clip: MakeClip) -> None:
+    path = make_clip("h264-b.mp4", **CLIPS["h264-b.mp4"])
+
+    def use() -> None:
+        with open_clip(path) as clip:
+            for _ in clip.iter_frames([1, 2]):
+                raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        use()
+
+
 def test_iter_frames_holds_one_frame_at_a_time(make_clip: MakeClip, read_number: ReadNumber) -> None:
     with open_clip(make_clip("long.mp4", frames=960, codec="mpeg4", gop=24, options={"b": "2M"})) as clip:
         numbers = [read_number(frame.pixels) for frame in clip.iter_frames(range(0, 960, 3))]
