@@ -241,10 +241,13 @@ class SessionEnvironment:
     def __init__(self, verifier: VerifierServer) -> None:
         """``verifier`` carries the session's cookies."""
         self._verifier = verifier
+        self._turn = 0
 
     async def step(self, output: Sequence[Mapping[str, Any]]) -> Observation:
         """Post one turn's output and return what the environment says, its media as it names them."""
-        answer = await self._verifier.post("/step", {"output": list(output)})
+        # The turn is numbered because Gym's client posts again when a connection breaks.
+        answer = await self._verifier.post("/step", {"output": list(output), "turn": self._turn})
+        self._turn += 1
         return Observation(
             parts=tuple(answer.get("observation") or ()),
             tool_outputs=tuple((one["call_id"], one["output"]) for one in answer.get("tool_outputs") or ()),

@@ -106,6 +106,13 @@ def _model_failure_kind(error: HttpError) -> str:
     return "agent_run_error"
 
 
+def _verifier_failure_kind(error: HttpError) -> str:
+    if error.status is None:
+        return _model_failure_kind(error)
+    kinds = {HTTPStatus.UNPROCESSABLE_ENTITY: BAD_ROW, HTTPStatus.NOT_FOUND: "session_lost"}
+    return kinds.get(HTTPStatus(error.status), "verifier_error")
+
+
 class VerifierServer:
     """The verifier server of one rollout; its session rides on the cookies."""
 
@@ -122,7 +129,8 @@ class VerifierServer:
             answer = await post_json(self._client, self._server, path, body, self._cookies,
                                      timeout_s=self._timeout_s)  # fmt: skip
         except HttpError as error:
-            raise EnvironmentFailed(f"{path} failed: {error}") from error
+            kind = _verifier_failure_kind(error)
+            raise EnvironmentFailed(f"{path} failed: {error}", failure_kind=kind) from error
         if not isinstance(answer, dict):
             raise EnvironmentFailed(f"{path} failed: {self._server} answered with no object", got=answer)
         return answer

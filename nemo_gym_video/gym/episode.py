@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from nemo_gym_video.answers.visible import assistant_text
 from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.errors import NemoGymVideoError
 
@@ -26,6 +27,11 @@ class ModelCallFailed(NemoGymVideoError):
 
 class EnvironmentFailed(NemoGymVideoError):
     """The verifier server failed in a step, the verification, or the session around them."""
+
+    def __init__(self, problem: str, *, failure_kind: str = "verifier_error", **context: Any) -> None:
+        """``failure_kind`` is one of nemo-gym's failure kinds."""
+        super().__init__(problem, **context)
+        self.failure_kind = failure_kind
 
 
 class Model(Protocol):
@@ -104,7 +110,7 @@ async def run_episode(
 
     ``admit`` gets each observation that is about to be sent and returns it as it goes out (media resolved), or a
     word that ends the episode instead (a token budget). A model error in the first call is raised: nothing has
-    happened yet that could be scored. Later ones end the episode.
+    happened yet that could be scored. Later ones, and prompts that the engine refuses, end the episode.
 
     Raises:
         ModelCallFailed: the first call failed.
@@ -118,6 +124,11 @@ async def run_episode(
             if not episode.calls:
                 raise
             episode.reason, episode.failure = "model_error", error
+            return episode
+        if episode.calls and _never_ran(call):
+            reason = f"the model server answered in the engine's place: {call.response['incomplete_details']}"
+            episode.reason = "prompt_refused"
+            episode.failure = ModelCallFailed(reason, failure_kind="agent_run_error")
             return episode
         episode.calls.append(call)
         output = list(call.response["output"])
@@ -152,6 +163,12 @@ async def _call(model: Model, episode: Episode) -> Call:
         prompt_token_ids=carrier.get("prompt_token_ids"),
         generation_token_ids=carrier.get("generation_token_ids"),
     )
+
+
+def _never_ran(call: Call) -> bool:
+    """Whether the prompt was refused as too long: Gym's model server then makes up an empty, cut-off answer."""
+    said = assistant_text(call.response["output"]).strip()
+    return bool(call.response.get("incomplete_details")) and not call.generation_token_ids and not said
 
 
 def observation_items(observation: Observation) -> list[dict[str, Any]]:

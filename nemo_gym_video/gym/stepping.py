@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastapi import FastAPI, HTTPException, Request
@@ -32,6 +33,16 @@ class SteppedEpisode(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Session:
+    """An episode, and the last turn that was answered, so that a repeated request is not another turn."""
+
+    episode: SteppedEpisode
+    turn: object = None
+    answer: dict[str, Any] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class SteppingConfig(ScoringConfig):
     """Configuration of a multi-turn verifier server."""
 
@@ -43,13 +54,15 @@ class SteppingServer(ScoringServer):
     """Keeps one episode a session; a subclass says how it begins and how it is scored."""
 
     config: SteppingConfig
-    _sessions: SessionStore[SteppedEpisode] = PrivateAttr()
+    _sessions: SessionStore[_Session] = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
         """Make the session store."""
         super().model_post_init(context)
         self._sessions = SessionStore(
-            release=self.release, idle_seconds=self.config.session_idle_seconds, limit=self.config.max_sessions
+            release=lambda session: self.release(session.episode),
+            idle_seconds=self.config.session_idle_seconds,
+            limit=self.config.max_sessions,
         )
 
     def begin(self, row: Mapping[str, Any]) -> tuple[SteppedEpisode, Observation]:
@@ -90,23 +103,30 @@ class SteppingServer(ScoringServer):
             episode, observation = await self.in_pool(lambda: self.begin(body))
         except NemoGymVideoError as error:
             raise HTTPException(422, str(error)) from error
-        if not self._sessions.open(request.session[SESSION_ID_KEY], episode):
+        if not self._sessions.open(request.session[SESSION_ID_KEY], _Session(episode)):
             raise HTTPException(503, f"all {self.config.max_sessions} sessions are open; lower the concurrency")
         return observation.to_json()
 
     async def step(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-        """Answer one model turn: ``{"output": [item, …]}`` in, observation out."""
-        output = body.get("output")
+        """Answer one model turn: ``{"output": [item, …], "turn": n}`` in, observation out.
+
+        ``turn`` may be left out. One that repeats the last is a retry of a request whose answer was lost, and gets
+        that answer again.
+        """
+        output, turn = body.get("output"), body.get("turn")
         if not isinstance(output, list):
             raise HTTPException(422, "step needs a list of output items")
-        episode = self._sessions.get(request.session[SESSION_ID_KEY])
-        if episode is None:
+        session = self._sessions.get(request.session[SESSION_ID_KEY])
+        if session is None:
             raise HTTPException(404, "no open session: it was closed, expired, or never seeded")
-        try:
-            observation = await self.in_pool(lambda: episode.step(output))
-        except NemoGymVideoError as error:
-            raise HTTPException(422, str(error)) from error
-        return observation.to_json()
+        async with session.lock:
+            if turn is None or session.answer is None or turn != session.turn:
+                try:
+                    observation = await self.in_pool(lambda: session.episode.step(output))
+                except NemoGymVideoError as error:
+                    raise HTTPException(422, str(error)) from error
+                session.turn, session.answer = turn, observation.to_json()
+            return session.answer
 
     async def close_resources_session(
         self, request: Request, body: dict[str, Any] | None = None
