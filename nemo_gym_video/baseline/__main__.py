@@ -52,12 +52,16 @@ def main(
     """Serve the classical-vision baseline with vLLM's HTTP surface; prints {"port": N} when ready."""
     if importlib.util.find_spec("cv2") is None:
         raise ProcessorSettingsError("the baseline needs OpenCV", allowed="pip install 'nemo-gym-video[baseline]'")
+    import cv2
+
     from nemo_gym_video.baseline.engine import Engine
     from nemo_gym_video.baseline.processor import MediaProcessor, ProcessorConfig
     from nemo_gym_video.baseline.server import serve
     from nemo_gym_video.tokens.families.nemotron_omni import NemotronOmniSettings
     from nemo_gym_video.tokens.settings import load_settings
 
+    # The server has its own worker threads, and one thread each gives the same result everywhere.
+    cv2.setNumThreads(1)
     settings = load_settings(processor, overrides=_read_overrides(processor_overrides))
     if not isinstance(settings, NemotronOmniSettings):
         raise ProcessorSettingsError("the baseline has a Nemotron Omni tokenizer", got=settings.family,

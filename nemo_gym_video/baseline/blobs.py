@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 """x1, y1, x2, y2 in pixels, right and bottom edges outside."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Blob:
     """One connected area: ``box`` in pixels, ``area`` in pixels, ``mask`` cropped to the box."""
 

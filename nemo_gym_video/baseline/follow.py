@@ -20,15 +20,23 @@ from nemo_gym_video.baseline.colour import ColourModel, Mask, chroma, chroma_bin
 from nemo_gym_video.baseline.flow import Gray, Motion, Points, measure_motion, seed_points
 from nemo_gym_video.baseline.seen import Pixels
 
+# Around a point, chroma shares within this many of 255 belong to the object; brightness may differ much more.
 _FLOOD_TOLERANCE = (18, 18, 130)
+# An area larger than this share of the picture is ground, not an object.
 _MAX_OBJECT_SHARE = 0.2
+# Areas below this many pixels, or below this share of the object's own area, are noise.
 _MIN_AREA = 12
 _MIN_AREA_SHARE = 0.03
+# What is taken for the hidden object come back has at least this share of its area.
 _FOUND_AGAIN_SHARE = 0.2
+# Probability above which a pixel counts as the object's.
 _SURE = 0.5
+# Least IoU of an area's bounds with the given box, and the places in a box from which areas are tried.
 _MIN_FIT = 0.6
 _SEEDS = tuple((across, down) for across in (0.5, 0.35, 0.65) for down in (0.5, 0.35, 0.65))
+# Least normalised correlation of a template that is found again.
 _TEMPLATE_SCORE = 0.85
+# Share of points that must survive for flow to be believed at all, and to be believed before colour.
 _MIN_SUPPORT = 0.3
 _SURE_SUPPORT = 0.5
 
@@ -43,7 +51,7 @@ class Found:
 
 @dataclass(slots=True)
 class _State:
-    """What is known after a frame; ``points`` is empty while the object is lost."""
+    """What is known after a frame. While the object is ``lost``, ``found`` is where it would be."""
 
     found: Found
     points: Points
