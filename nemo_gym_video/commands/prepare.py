@@ -273,7 +273,14 @@ def _prepare(source: Source, output: Path, settings: JobSettings) -> Report:
             rate = "" if speed is None else f"{speed * 60:.0f}/min"
             progress.update(bar, completed=done, total=total, rate=rate)
 
-        report = run_job(source, output, settings, progress=show)
+        try:
+            report = run_job(source, output, settings, progress=show)
+        except KeyboardInterrupt:
+            progress.console.print("stopped; the same command with --resume goes on from here", markup=False)
+            raise typer.Exit(130) from None
+        except OSError as error:
+            raise PreparationError(f"a file cannot be written or read ({error.strerror})", got=error.filename,
+                                   where=str(output)) from error  # fmt: skip
     _print(report, output)
     return report
 

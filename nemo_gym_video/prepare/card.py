@@ -59,6 +59,8 @@ def data_card(report: Mapping[str, Any]) -> str:
     if report["answer_letters"]:
         letters = ", ".join(f"{letter} {count}" for letter, count in report["answer_letters"].items())
         lines += [f"Answers by letter: {letters}.", ""]
+    versions = ", ".join(f"{name} ({count} rows)" for name, count in report["prompt_versions"].items())
+    lines += [f"Prompt wording: {versions or 'none'}.", ""]
     lines += ["## Settings", "", "```json", json.dumps(job, indent=1, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
 

@@ -9,9 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from nemo_gym_video.answers.options import check_boxed_row
 from nemo_gym_video.errors import NemoGymVideoError, PreparationError, RowError
 from nemo_gym_video.messages import is_manifest_url
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
+from nemo_gym_video.tracking.rows import check_track_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,12 @@ def finish(outcome: Outcome, *, rules: RowRules, roots: Sequence[Path], sampling
     engine samples a native video (``convention``, ``num_frames``).
     """
     row = outcome.row
-    if row is None or rules == RowRules():
+    if row is None:
         return outcome
+    _, problems = check_boxed_row(row) if "expected_answer" in row else check_track_row(row)
+    if problems:
+        # The verifier would refuse it, so it is no row, whatever made it.
+        return Outcome.refused(outcome.input_id, Refusal("malformed", f"the row breaks a rule: {problems[0]}"))
     if rules.absolute:
         _make_absolute(row, roots)
     if rules.processor is None:

@@ -23,7 +23,8 @@ from nemo_gym_video.prepare.outcome import Outcome, Totals
 
 EXAMPLE_ROWS = 5
 ROW_FILES = ("train.jsonl", "validation.jsonl", "example.jsonl")
-_ISSUE_LIMIT = 200
+ISSUE_FILE = "issues.jsonl"
+_ISSUE_LIMIT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +43,14 @@ class MergeRules:
 
 @dataclass(slots=True)
 class Report:
-    """What a job did. ``issues`` are the first skips and errors with place and message."""
+    """What a job did. ``issues`` are the first errors and skips; ``issues.jsonl`` holds all."""
 
     totals: Totals
     rows: dict[str, int]
     videos: dict[str, int]
     blind: dict[str, Any]
     letters: dict[str, int]
+    prompts: dict[str, int]
     issues: list[dict[str, str]]
     identity: dict[str, Any]
     files: dict[str, str] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Report:
             "videos": self.videos,
             "blind_policies": self.blind,
             "answer_letters": self.letters,
+            "prompt_versions": self.prompts,
             "issues": self.issues,
             "job": self.identity,
             "files": self.files,
@@ -82,6 +85,7 @@ class Report:
             videos=dict(obj["videos"]),
             blind=dict(obj["blind_policies"]),
             letters=dict(obj["answer_letters"]),
+            prompts=dict(obj["prompt_versions"]),
             issues=list(obj["issues"]),
             identity=dict(obj["job"]),
             files=dict(obj["files"]),
@@ -89,42 +93,71 @@ class Report:
 
 
 def merge(output: Path, outcomes: Iterator[Outcome], *, identity: Mapping[str, Any], rules: MergeRules) -> Report:
-    """Write ``train.jsonl``, ``validation.jsonl``, ``example.jsonl``, the data card and ``report.json``."""
-    totals, blind, seen = Totals(), BlindScores(), set[bytes]()
-    issues: list[dict[str, str]] = []
-    letters: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    videos: defaultdict[str, set[str]] = defaultdict(set)
+    """Write the row files, ``issues.jsonl``, the data card and, last, ``report.json``."""
+    counts = _Counts()
     with contextlib.ExitStack() as stack:
-        streams = {name: _row_file(stack, output / name) for name in ROW_FILES}
+        streams = {name: _row_file(stack, output / name) for name in (*ROW_FILES, ISSUE_FILE)}
+        seen: set[bytes] = set()
         for given in outcomes:
             outcome = _decide(given, seen, rules)
-            totals.add(outcome)
+            name = counts.add(outcome, rules)
             if outcome.row is None:
-                _note(issues, outcome)
+                streams[ISSUE_FILE].write(dump_line(_issue(outcome)))
                 continue
-            blind.add(outcome.row)
-            letters.update([outcome.row["expected_answer"]] if "expected_answer" in outcome.row else [])
-            name = split_of(outcome.group or "", rules)
-            videos[name].add(outcome.group or "")
             line = dump_line(outcome.row)
             streams[f"{name}.jsonl"].write(line)
-            if totals.rows <= EXAMPLE_ROWS:
+            if counts.totals.rows <= EXAMPLE_ROWS:
                 streams["example.jsonl"].write(line)
-            counts[name] += 1
-    report = Report(
-        totals=totals,
-        rows={name: counts[name] for name in ("train", "validation")},
-        videos={name: len(videos[name]) for name in ("train", "validation")},
-        blind=blind.to_json(),
-        letters=dict(sorted(letters.items())),
-        issues=issues,
-        identity=dict(identity),
-    )
+    report = counts.report(identity)
     write_text(output / "README.md", data_card(report.to_json()))
-    report.files = {name: file_digest(output / name) for name in (*ROW_FILES, "README.md")}
+    names = (*ROW_FILES, ISSUE_FILE, "README.md")
+    report.files = {name: file_digest(output / name) for name in names}
     write_text(output / "report.json", json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     return report
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What is counted while rows are written."""
+
+    totals: Totals = field(default_factory=Totals)
+    blind: BlindScores = field(default_factory=BlindScores)
+    letters: Counter[str] = field(default_factory=Counter)
+    prompts: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    videos: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    issues: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, outcome: Outcome, rules: MergeRules) -> str:
+        """Count one outcome; returns the split of a row."""
+        self.totals.add(outcome)
+        if outcome.row is None:
+            if len(self.issues) < _ISSUE_LIMIT:
+                self.issues.append(_issue(outcome))
+            return ""
+        row, group = outcome.row, outcome.group or ""
+        self.blind.add(row)
+        if "expected_answer" in row:
+            self.letters[row["expected_answer"]] += 1
+        self.prompts[row["metadata"]["prompt_version"]] += 1
+        name = split_of(group, rules)
+        self.videos[name].add(group)
+        self.rows[name] += 1
+        return name
+
+    def report(self, identity: Mapping[str, Any]) -> Report:
+        """The report so far, without the digests of the files."""
+        splits = ("train", "validation")
+        return Report(
+            totals=self.totals,
+            rows={name: self.rows[name] for name in splits},
+            videos={name: len(self.videos[name]) for name in splits},
+            blind=self.blind.to_json(),
+            letters=dict(sorted(self.letters.items())),
+            prompts=dict(sorted(self.prompts.items())),
+            issues=self.issues,
+            identity=dict(identity),
+        )
 
 
 def _row_file(stack: contextlib.ExitStack, path: Path) -> IO[str]:
@@ -168,16 +201,13 @@ def split_of(group: str, rules: MergeRules) -> str:
     return "validation" if draw < rules.validation_share else "train"
 
 
-def _note(issues: list[dict[str, str]], outcome: Outcome) -> None:
-    if len(issues) < _ISSUE_LIMIT:
-        issues.append(
-            {
-                "kind": outcome.kind,
-                "reason": outcome.reason or "",
-                "input": outcome.input_id,
-                "message": outcome.message or "",
-            }
-        )
+def _issue(outcome: Outcome) -> dict[str, str]:
+    return {
+        "kind": outcome.kind,
+        "reason": outcome.reason or "",
+        "input": outcome.input_id,
+        "message": outcome.message or "",
+    }
 
 
 def finished_report(output: Path, identity: Mapping[str, Any]) -> Report | None:

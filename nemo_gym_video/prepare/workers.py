@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -95,6 +96,9 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 def _end_with_parent(parent: int) -> None:
     """A worker whose parent was killed would wait for work for ever; this ends it within half a second."""
+
+    # Ctrl-C reaches the whole group; the parent decides what becomes of the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from nemo_gym_video.prepare.caprl import CaprlSource
 from nemo_gym_video.prepare.finish import RowRules
 from nemo_gym_video.prepare.job import JobSettings, prepare_chunk, run_job
 from nemo_gym_video.prepare.merge import MergeRules, Report, split_of
+from nemo_gym_video.prepare.outcome import Outcome
 from nemo_gym_video.prepare.sav import SavSource
 from nemo_gym_video.prepare.sav_rows import TrackRules
 from nemo_gym_video.prepare.synthetic import SyntheticSet
@@ -366,3 +367,79 @@ def test_ray_writes_the_same_bytes(
 ) -> None:
     run(source_of(native, questions), tmp_path / "out", workers=2, ray="local")
     assert tree(tmp_path / "out") == finished
+
+
+def test_every_skip_and_error_is_in_the_issues_file(native: SyntheticSet, questions: Path, tmp_path: Path) -> None:
+    report = run(source_of(native, questions), tmp_path / "out")
+    issues = [json.loads(line) for line in (tmp_path / "out" / "issues.jsonl").read_text().splitlines()]
+    totals = report.totals
+    assert len(issues) == totals.inputs - totals.rows
+    missing = next(issue for issue in issues if issue["reason"] == "missing")
+    assert missing["kind"] == "error"
+    assert "questions.jsonl:4" in missing["message"]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A source whose code makes rows that the verifier would refuse."""
+
+    name = "caprl"
+    fields: str
+
+    def settings(self) -> dict[str, Any]:
+        return {"dataset": "CAPRL"}
+
+    def check(self) -> None: ...
+
+    def items(self) -> Iterator[dict[str, Any]]:
+        yield {}
+
+    def media_roots(self) -> tuple[Path, ...]:
+        return ()
+
+    def sampling(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, item: Mapping[str, Any], media_root: Path) -> list[Outcome]:
+        row = {
+            "responses_create_params": {"input": []},
+            "metadata": {"prompt_version": "x"},
+            **json.loads(self.fields),
+        }
+        return [Outcome(kind="row", input_id="only", row=row, group="sha256:0")]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"expected_answer": "C", "options": [{"A": "x"}, {"B": "y"}]},
+        {"task": "pt", "objects": []},
+        {"task": "pt", "objects": [{"id": 1, "reference_xy": [1, 2], "targets": [{"frame": 1, "visible": True}]}]},
+    ],
+)
+def test_a_row_that_the_verifier_would_refuse_is_never_written(tmp_path: Path, fields: dict[str, Any]) -> None:
+    report = run_job(Broken(json.dumps(fields)), tmp_path / "out", JobSettings())
+    assert report.totals.rows == 0
+    assert report.totals.errors == {"malformed": 1}
+
+
+def test_ctrl_c_stops_with_one_line_and_resumes(
+    native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree
+) -> None:
+    arguments = [*arguments_of(native, questions, "--workers", "2"), "--output", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "out").glob(".job/done/*.jsonl")) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert b"Traceback" not in errors
+    assert process.returncode in (130, 1)  # 1: it had ended already
+    if process.returncode == 130:
+        assert b"--resume" in errors
+    assert end_of(arguments[:-2], tmp_path / "out")[0] == 1
+    end_of(arguments[:-2], tmp_path / "whole")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")

@@ -412,3 +412,13 @@ def test_timestamps_come_from_the_stream(hard: SyntheticSet, tmp_path: Path) -> 
     assert late["timestamps"] == pytest.approx([2.5 + frame / 24 for frame in late["video_frames"]], abs=1e-5)
     # Frames 0, 4, 8 … of the uneven clip are even ones, which stand where even frames stand.
     assert uneven["timestamps"] == pytest.approx([frame / 24 for frame in uneven["video_frames"]], abs=1e-5)
+
+
+def test_automatic_annotations_are_read_alike(native: SyntheticSet, tmp_path: Path) -> None:
+    root = annotation_changed(
+        native, tmp_path, lambda annotation: annotation.update(masklet_first_appeared_frame=0)
+    )
+    (root / "sav_000001_manual.json").rename(root / "sav_000001_auto.json")
+    (row,) = rows_of(SavSource(root=root, task="box", annotation="auto", rules=RULES), tmp_path / "out")
+    assert row["metadata"]["annotation_type"] == "auto"
+    assert reason_of(root, tmp_path / "out")[0] == "missing"
