@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nemo_gym_video.baseline.seen import SeenMessage, text_of
 from nemo_gym_video.baseline.timeline import TimedFrame, levels, presence, read_timeline, steps
-from nemo_gym_video.prepare.questions import ReadQuestion, read_options, read_question, read_time
+from nemo_gym_video.prepare.questions import COLOURS, ReadQuestion, read_options, read_question, read_time
 
 _SLIP = 0.1
 """Chance of answering another letter at temperature 1."""
@@ -101,7 +101,8 @@ def _extreme_second(frames: Sequence[TimedFrame], starts: Sequence[float], *, si
 def _last_colour(frames: Sequence[TimedFrame], options: Sequence[str]) -> Choice | None:
     spans = {}
     for index, option in enumerate(options):
-        seen = presence(frames, option.strip().lower(), None)
+        colour = option.strip().lower()
+        seen = presence(frames, colour, None) if colour in COLOURS else []
         if any(seen):
             spans[index] = _enters(frames, seen)
     if not spans:

@@ -140,6 +140,12 @@ def test_options_of_another_form_are_a_guess(ground: Pixels, options: list[str])
     assert "guess" in said(asked("hardest_cut"), options, video([ground] * 3))
 
 
+def test_options_that_are_no_known_colour_are_a_guess(ground: Pixels) -> None:
+    frames = [draw(ground, "circle", "red", (60, 48))] * 3
+    assert "guess" in said(asked("last_colour"), ["mauve", "1.0 s"], video(frames))
+    assert letter(said(asked("last_colour"), ["mauve", "Red"], video(frames))) == "B"
+
+
 def test_no_frames_is_a_guess() -> None:
     message = SeenMessage("user", (mcqa_prompt(asked("hardest_cut"), TIMES),))
     assert "guess" in respond([message], rng=None, temperature=0.0)

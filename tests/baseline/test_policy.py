@@ -61,7 +61,7 @@ TALK = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(TALK, st.sampled_from([0.0, 1.0]))
 def test_there_is_always_an_answer(talk: list[SeenMessage], temperature: float) -> None:
     rng = random.Random(0) if temperature else None
