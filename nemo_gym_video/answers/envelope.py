@@ -3,20 +3,33 @@
 
 from __future__ import annotations
 
-_OPEN, _CLOSE = b"<answer>", b"</answer>"
+import re
+
+_OPEN = re.compile("<answer>", re.ASCII | re.IGNORECASE)
+_CLOSE = re.compile("</answer>", re.ASCII | re.IGNORECASE)
+_LONGEST = len("</answer>")
+_WINDOW = 1 << 14
 
 
 def last_envelope(text: str) -> str | None:
     """The content of the last envelope: from the last ``<answer>`` before the last ``</answer>`` (any case).
 
-    ``None`` when there is no such pair. Content is returned as it stands, white space included. Two backward
-    searches, so linear in the length of the text.
+    ``None`` when there is no such pair. Content is returned as it stands, white space included. Two searches from
+    the end, so linear in the length of the text, and short where the answer comes last.
     """
-    # Lower-casing bytes touches ASCII only and moves nothing; lower-casing a str can change its length.
-    data = text.encode("utf-8", "surrogatepass")
-    folded = data.lower()
-    end = folded.rfind(_CLOSE)
-    start = folded.rfind(_OPEN, 0, end) if end >= 0 else -1
-    if start < 0:
-        return None
-    return data[start + len(_OPEN) : end].decode("utf-8", "surrogatepass")
+    close = _last_match(_CLOSE, text, len(text))
+    opening = None if close is None else _last_match(_OPEN, text, close.start())
+    return None if close is None or opening is None else text[opening.end() : close.start()]
+
+
+def _last_match(pattern: re.Pattern[str], text: str, stop: int) -> re.Match[str] | None:
+    """The last match that ends at or before ``stop``, looked for window by window from there backwards."""
+    upper = stop
+    while upper > 0:
+        lower = max(0, upper - _WINDOW)
+        # A match may reach over the window's end, never over ``stop``.
+        matches = list(pattern.finditer(text, lower, min(upper + _LONGEST - 1, stop)))
+        if matches:
+            return matches[-1]
+        upper = lower
+    return None

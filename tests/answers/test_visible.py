@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.answers import last_envelope, visible_text
+from nemo_gym_video.answers import envelope, last_envelope, visible_text
 from nemo_gym_video.answers.thinking import remove_thinking
 
 
@@ -111,3 +111,19 @@ def test_a_thought_that_spans_two_messages_is_one_thought() -> None:
 )
 def test_last_envelope(text: str, content: str | None) -> None:
     assert last_envelope(text) == content
+
+
+TAGS = st.sampled_from(
+    ["<answer>", "</answer>", "<Answer>", "</ANSWER>", "a", "<", "\u0130", "\u212a", "\u017f", "\ud800", "<answ"]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.lists(TAGS, max_size=9).map("".join), window=st.integers(1, 12))
+def test_envelope_is_found_whatever_the_window(text: str, window: int) -> None:
+    folded = "".join(character.lower() if character.isascii() else character for character in text)
+    end = folded.rfind("</answer>")
+    start = folded.rfind("<answer>", 0, end) if end >= 0 else -1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "_WINDOW", window)
+        assert last_envelope(text) == (None if start < 0 else text[start + len("<answer>") : end])
