@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -103,6 +103,7 @@ class Rollouts:
             store=ContentStore(config.store()),
         )
         self._contracts = ContractMaker(config, sources)
+        self._closing: set[asyncio.Future[None]] = set()
 
     async def run(self, row: dict[str, Any], *, cookies: Mapping[str, str], model_path: str) -> dict[str, Any]:
         """Answer ``/run``: the verified result, or the row with the reason why there is none."""
@@ -147,15 +148,20 @@ class Rollouts:
         if not self._config.multi_turn:
             yield ()
             return
-        opening = await verifier.post("/seed_session", row)
+        seeding = asyncio.ensure_future(verifier.post("/seed_session", row))
         try:
+            # Shielded, as closing is: a rollout that is cancelled still closes what it opened, or is just opening.
+            opening = await asyncio.shield(seeding)
             yield opening.get("observation") or ()
         finally:
-            # Shielded: a rollout that is cancelled still closes what it opened.
-            await asyncio.shield(self._close(verifier))
+            closing = asyncio.ensure_future(self._close(seeding, verifier))
+            self._closing.add(closing)  # the event loop itself holds tasks weakly
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
 
-    async def _close(self, verifier: VerifierServer) -> None:
+    async def _close(self, seeding: Awaitable[Any], verifier: VerifierServer) -> None:
         with suppress(EnvironmentFailed):  # an expired session is closed already; a dead server has none
+            await seeding
             await verifier.post("/close_session", {})
 
     async def _open(self, parts: Sequence[Any], media: MediaRecord) -> list[Any]:

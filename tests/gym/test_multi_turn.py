@@ -270,7 +270,7 @@ def test_a_bad_row_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert "nowhere.mp4" in result["failure_reason"]
 
 
-@pytest.mark.parametrize("path", ["/step", "/v1/responses", "/verify"])
+@pytest.mark.parametrize("path", ["/seed_session", "/step", "/v1/responses", "/verify"])
 def test_a_cancelled_rollout_closes_its_session(tmp_path: Path, path: str) -> None:
     world = explorer(tmp_path, ASK, BOXED)
 
@@ -284,9 +284,8 @@ def test_a_cancelled_rollout_closes_its_session(tmp_path: Path, path: str) -> No
         world.client.before = stop
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0)
         for _ in range(100):
-            if world.open_sessions == 0:
+            if world.client.paths[-1] == "/close_session" and world.open_sessions == 0:
                 return
             await asyncio.sleep(0.05)
 

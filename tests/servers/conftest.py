@@ -22,6 +22,7 @@ from nemo_gym_video.gym.rollout import Plan, collect, running
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-c", "from nemo_gym_video.cli import main; main()"]
 MIXED = "video_grpo"
+MULTI_TURN = ("clip_explorer", "sav_stream")
 
 
 class FakeVllm:
@@ -150,6 +151,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     environment = load_environment(MIXED)
     examples = [example for name in names for example in load_environment(name).examples]
     inputs = read_inputs(examples, {agent.name for agent in environment.agents})
-    plan = Plan(environments=(environment,), inputs=inputs, output=tmp_path_factory.mktemp("mixed"))
+    started = (environment, *(load_environment(name) for name in MULTI_TURN))
+    plan = Plan(environments=started, inputs=inputs, output=tmp_path_factory.mktemp("mixed"))
     with running(plan, lambda text: None) as servers:
         yield Session(plan, servers)
