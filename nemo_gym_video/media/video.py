@@ -95,11 +95,9 @@ class VideoClip:
         Raises:
             MediaDecodeError: an index is out of range, or its frame cannot be decoded.
         """
-        wanted = sorted(set(_checked_indices(indices, self._index.total)))
-        with decode_errors(self._decoder.where):
-            for index, frame in self._decoder.frames(self._index, wanted):
-                pixels = displayed(frame, expected=self.info.size, where=self._decoder.where)
-                yield VideoFrame(index=index, timestamp=float(self.info.timestamps[index]), pixels=pixels)
+        for index, pixels in self._views(_checked_indices(indices, self._index.total)):
+            timestamp = float(self.info.timestamps[index])
+            yield VideoFrame(index=index, timestamp=timestamp, pixels=np.array(pixels, order="C"))
 
     def read(self, indices: Sequence[int]) -> VideoFrames:
         """The frames of ``indices`` in the order asked for, repeats included."""
@@ -114,9 +112,9 @@ class VideoClip:
         places: dict[int, list[int]] = {}
         for place, index in enumerate(asked):
             places.setdefault(index, []).append(place)
-        for frame in self.iter_frames(asked):
-            for place in places[frame.index]:
-                pixels[place] = frame.pixels
+        for index, view in self._views(asked):
+            for place in places[index]:
+                pixels[place] = view
         return VideoFrames(
             pixels=pixels,
             indices=tuple(asked),
@@ -127,6 +125,11 @@ class VideoClip:
             decodable=self.info.decodable,
             decoder=self.info.decoder,
         )
+
+    def _views(self, asked: Sequence[int]) -> Iterator[tuple[int, Pixels]]:
+        with decode_errors(self._decoder.where):
+            for index, frame in self._decoder.frames(self._index, sorted(set(asked))):
+                yield index, displayed(frame, expected=self.info.size, where=self._decoder.where)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ Reopen = Callable[[], AbstractContextManager[tuple[Any, Any]]]
 _UNFRAMED = frozenset({"mpegts", "mpeg", "flv"})
 _LARGE_PICTURE = 640 * 480
 _HELD_BYTES = 24 << 20
+_SMALL_WORK = 2_000_000  # pixels to decode below which threads cost more than they bring
 _READ_SIZE = 1 << 18
 
 
@@ -76,7 +77,7 @@ class Decoder:
     def __init__(self, container: Any, stream: Any, *, reopen: Reopen, where: Where | None) -> None:
         """Take over an open container at its start."""
         self._reader = ClipReader(container, stream, frame_threads=stream.width * stream.height > _LARGE_PICTURE)
-        self._frame_bytes = stream.width * stream.height * 3 // 2
+        self._frame_pixels = stream.width * stream.height
         self._reopen = reopen
         self.where = where
 
@@ -110,11 +111,13 @@ class Decoder:
     def _sparse(self, index: ClipIndex, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Decode from key frames; stops early, without an error, at the first sign of damage."""
         segments = index.segments(wanted)
-        # Stretches in parallel hold their frames until their turn comes, so only small ones are done that way.
-        held = max((len(segment.frames) for segment in segments), default=0) * self._frame_bytes
-        if len(segments) > 1 and held <= _HELD_BYTES:
-            stretches: Iterator[Iterable[Any]] = self._parallel(index, segments)
-        else:
+        work = sum(index.span(segment) for segment in segments) * self._frame_pixels
+        # Stretches in parallel hold their frames until their turn comes, so only short ones are done that way.
+        held = max((len(segment.frames) for segment in segments), default=0) * self._frame_pixels * 3 // 2
+        stretches: Iterator[Iterable[Any]] = (self._reader.decode(index, segment) for segment in segments)
+        if len(segments) > 1 and work > _SMALL_WORK and held <= _HELD_BYTES:
+            stretches = self._parallel(index, segments)
+        elif work > _SMALL_WORK:
             stretches = (_read_ahead(self._reader.decode(index, segment)) for segment in segments)
         for segment, stretch in zip(segments, stretches, strict=True):
             expected = iter(segment.frames)
@@ -200,8 +203,11 @@ def _without_lost_tail(reader: ClipReader, index: ClipIndex) -> ClipIndex:
 
 
 def displayed(frame: Any, *, expected: tuple[int, int], where: Where | None) -> npt.NDArray[np.uint8]:
-    """A frame's pixels as displayed, uint8 [height, width, 3] RGB; its size must be ``expected``."""
-    pixels: npt.NDArray[np.uint8] = frame.to_ndarray(format="rgb24", interpolation="BICUBIC")
+    """A frame's pixels as displayed, [height, width, 3] RGB, a view of decoder memory; of size ``expected``."""
+    picture = frame.reformat(format="rgb24", interpolation="BICUBIC")
+    plane = picture.planes[0]
+    rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+    pixels = rows[: picture.height, : 3 * picture.width].reshape(picture.height, picture.width, 3)
     swap, flip_x, flip_y = _orientation(frame)
     if swap:
         pixels = pixels.transpose(1, 0, 2)
@@ -209,7 +215,7 @@ def displayed(frame: Any, *, expected: tuple[int, int], where: Where | None) -> 
     if (pixels.shape[1], pixels.shape[0]) != expected:
         raise MediaDecodeError("frame size changes within the clip", got=f"{pixels.shape[1]}x{pixels.shape[0]}",
                                allowed=f"{expected[0]}x{expected[1]}", where=where)  # fmt: skip
-    return np.ascontiguousarray(pixels)
+    return pixels
 
 
 def rotation(frame: Any) -> tuple[int, bool]:

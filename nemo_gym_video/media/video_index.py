@@ -85,6 +85,11 @@ class ClipIndex:
             reached = max(reached, int(self.position[frame]))
         return found
 
+    def span(self, segment: Segment) -> int:
+        """Packets from the segment's key frame to its last wanted one."""
+        last = max(int(self.position[number]) for number in segment.frames)
+        return last - int(self.key_position[segment.key]) + 1
+
     def number_of(self, pts: int | None) -> int | None:
         """The frame that is presented at ``pts``."""
         if pts is None:

@@ -85,10 +85,8 @@ class ClipReader:
         """The segment's packets, then ``None``, on which the decoder gives what it holds back."""
         import av
 
-        last = max(int(index.position[number]) for number in segment.frames)
-        count = last - int(index.key_position[segment.key]) + 1
         try:
-            yield from itertools.islice(self._packets_from(index, segment.key), count)
+            yield from itertools.islice(self._packets_from(index, segment.key), index.span(segment))
         except av.error.FFmpegError:
             if not self._tolerant:
                 raise

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from nemo_gym_video.errors import MediaDecodeError, MediaSourceError
-from nemo_gym_video.media import video_reader
+from nemo_gym_video.media import video_decode, video_reader
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.video import frames_between, open_clip, probe_video, read_frames
@@ -107,6 +107,41 @@ def test_frames_equal_a_sequential_decode(make_clip: MakeClip, read_number: Read
         for index, pixels in zip(indices, got.pixels, strict=True):
             assert (pixels == truth[index][1]).all(), index
             assert read_number(pixels) == index
+
+
+@pytest.mark.parametrize("name", ["h264-b.mp4", "h264-open-gop.mp4", "h264.ts", "hevc.mp4", "vp9.mp4",
+                                  "mpeg4-b.avi", "vp8-altref.webm", "h264-one-gop.mp4",
+                                  "mpeg2.mpg", "late.mkv"])  # fmt: skip
+@pytest.mark.parametrize("held", [0, 1 << 30])
+def test_threads_change_nothing(
+    make_clip: MakeClip, read_number: ReadNumber, monkeypatch: pytest.MonkeyPatch, name: str, held: int
+) -> None:
+    """Stretches in parallel (much may be held) and one frame ahead (nothing may): what short clips do not need."""
+    monkeypatch.setattr(video_decode, "_SMALL_WORK", 0)
+    monkeypatch.setattr(video_decode, "_HELD_BYTES", held)
+    path = make_clip(name, **CLIPS[name])
+    truth = sequential(path)
+    for indices in (range(len(truth)), range(0, len(truth), 5), [len(truth) - 1, 0]):
+        got = read_frames(path, list(indices))
+        assert all((pixels == truth[index][1]).all() for index, pixels in zip(indices, got.pixels, strict=True))
+    with open_clip(path) as clip:
+        first = next(clip.iter_frames(range(len(truth))))
+        assert read_number(first.pixels) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_find_damage_too(
+    make_clip: MakeClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(video_decode, "_SMALL_WORK", 0)
+    path = damaged(make_clip("h264-b.mp4", **CLIPS["h264-b.mp4"]), tmp_path / "damaged.mp4", seed=seed, hits=2)
+    truth = dict(enumerate_sequential(path))
+    for indices in ([11, 23, 35, 47], list(range(0, 48, 6))):
+        try:
+            got = read_frames(path, indices)
+        except MediaDecodeError:
+            continue
+        assert all((pixels == truth[index]).all() for index, pixels in zip(indices, got.pixels, strict=True))
 
 
 @pytest.mark.parametrize("name", ["h264-b.mp4", "h264-pyramid.mkv", "vp9.mp4", "mpeg4-b.avi", "mpeg4-odd-size.mp4",
