@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare.workers import ONE_CORE, require_ray
+from nemo_gym_video.prepare.workers import ONE_CORE, environment, require_ray
 
 if TYPE_CHECKING:
     from nemo_gym_video.prepare.job import ChunkResult, ChunkTask
@@ -68,20 +68,21 @@ def on_ray_data(task: ChunkTask, chunks: Sequence[int], *, workers: int, address
 
 def _start(ray: Any, address: str, workers: int) -> None:
     import logging
-    import os
 
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    options: dict[str, Any] = {
-        "log_to_driver": False,
-        "logging_level": logging.ERROR,
-        "runtime_env": {"env_vars": dict(ONE_CORE)},
-    }
-    if address == "local":
-        # One CPU more than workers: Ray Data keeps a slot for reading its input.
-        options |= {"num_cpus": workers + 1, "include_dashboard": False}
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address != "local":
+        attempts, options = 1, {"address": address, "runtime_env": {"env_vars": dict(ONE_CORE)}, **quiet}
     else:
-        options["address"] = address
-    try:
-        ray.init(**options)
-    except Exception as error:
-        raise PreparationError(f"Ray did not start ({error})"[:300], got=address, where="--ray") from error
+        # One CPU more than workers: Ray Data keeps a slot for reading its input. Ray gives its own processes half
+        # a minute to start, which a busy machine can miss.
+        attempts, options = 3, {"num_cpus": workers + 1, "include_dashboard": False, **quiet}
+    for attempt in range(1, attempts + 1):
+        try:
+            # Processes of a local cluster inherit the environment; those of a running one are told.
+            with environment({**ONE_CORE, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}):
+                ray.init(**options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == attempts:
+                raise PreparationError(f"Ray did not start ({error})"[:300], got=address, where="--ray") from error

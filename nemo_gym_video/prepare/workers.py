@@ -58,7 +58,7 @@ def _pooled(task: ChunkTask, chunks: Sequence[int], workers: int) -> Results:
 
     waiting = iter(chunks)
     running: set[Future[ChunkResult]] = set()
-    with _environment(ONE_CORE):
+    with environment(ONE_CORE):
         pool = ProcessPoolExecutor(
             workers, mp_context=get_context("spawn"), initializer=_end_with_parent, initargs=(os.getpid(),)
         )
@@ -80,7 +80,7 @@ def _pooled(task: ChunkTask, chunks: Sequence[int], workers: int) -> Results:
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> Iterator[None]:
     """Environment variables that processes started in the block inherit."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)

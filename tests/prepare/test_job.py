@@ -330,13 +330,26 @@ def end_of(arguments: list[str], output: Path) -> tuple[int, str]:
     return ended.returncode, ended.stderr
 
 
-def check_kills(arguments: list[str], tmp_path: Path, tree: Tree, *, kills: int, longest: float) -> None:
-    assert end_of(arguments, tmp_path / "whole")[0] == 1  # the input has errors
+def check_kills(arguments: list[str], tmp_path: Path, tree: Tree, finished: Path, *, kills: int) -> None:
+    """Kill at moments spread over the time that a whole run takes here and now."""
+    start = time.monotonic()
+    code, errors = end_of(arguments, tmp_path / "timed")
+    longest = time.monotonic() - start
+    assert (code, (tmp_path / "timed" / "report.json").exists()) == (1, True), errors  # the input has errors
     killed = killed_runs(arguments, tmp_path / "killed", kills=kills, longest=longest, seed=kills)
     assert killed > 0
     code, errors = end_of(arguments, tmp_path / "killed")
     assert code == 1, errors
-    assert tree(tmp_path / "killed") == tree(tmp_path / "whole")
+    assert tree(tmp_path / "killed") == tree(tmp_path / "timed") == tree(finished)
+
+
+@pytest.fixture(scope="module")
+def one_process(native: SyntheticSet, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command writes with neither workers nor Ray nor a stop."""
+    output = tmp_path_factory.mktemp("one_process") / "out"
+    code, errors = end_of(arguments_of(native, questions), output)
+    assert code == 1, errors
+    return output
 
 
 def arguments_of(native: SyntheticSet, questions: Path, *more: str) -> list[str]:
@@ -345,20 +358,17 @@ def arguments_of(native: SyntheticSet, questions: Path, *more: str) -> list[str]
 
 
 def test_killed_runs_resume_to_the_same_bytes(
-    native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree
+    native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree, one_process: Path
 ) -> None:
-    check_kills(arguments_of(native, questions, "--workers", "2"), tmp_path, tree, kills=3, longest=3.0)
+    check_kills(arguments_of(native, questions, "--workers", "2"), tmp_path, tree, one_process, kills=3)
 
 
 @pytest.mark.slow
-def test_twenty_kills_with_two_workers(native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree) -> None:
-    check_kills(arguments_of(native, questions, "--workers", "2"), tmp_path, tree, kills=20, longest=4.0)
-
-
-@pytest.mark.slow
-def test_twenty_kills_on_ray(native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree) -> None:
-    more = ("--ray", "local", "--workers", "2")
-    check_kills(arguments_of(native, questions, *more), tmp_path, tree, kills=20, longest=14.0)
+@pytest.mark.parametrize("more", [("--workers", "2"), ("--workers", "2", "--ray", "local")])
+def test_twenty_kills(
+    native: SyntheticSet, questions: Path, tmp_path: Path, tree: Tree, one_process: Path, more: tuple[str, ...]
+) -> None:
+    check_kills(arguments_of(native, questions, *more), tmp_path, tree, one_process, kills=20)
 
 
 @pytest.mark.slow
