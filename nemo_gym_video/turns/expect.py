@@ -134,16 +134,18 @@ class Predictions:
         """Tags of the first prompt's frames, lost on the way through nemo-gym, as the contract has them."""
         if self.contract is None or self.contract.mode != "tagged_frames" or any(part.tagged for part in parts):
             return parts
-        owners: list[ContractItem] = []
+        tagged: list[MediaPart] = []
         for item in self.items:  # the first prompt's come first
-            if len(owners) < len(parts):
-                owners.extend([item] * item.frames)
-        if len(owners) != len(parts) or any(part.kind != "image" for part in parts):
-            return parts
-        return [
-            replace(part, video_source=owner.source) if owner.kind == "video" else part
-            for part, owner in zip(parts, owners, strict=True)
-        ]
+            rest = parts[len(tagged) :]
+            if not rest:
+                break
+            as_frames = item.kind == "video" and rest[0].kind == "image"
+            own = rest[: item.frames if as_frames else 1]
+            kind = "image" if as_frames else item.kind
+            if any(part.kind != kind for part in own) or (as_frames and len(own) < item.frames):
+                return parts
+            tagged += [replace(part, video_source=item.source) for part in own] if as_frames else own
+        return tagged if len(tagged) == len(parts) else parts
 
     def items_of(self, groups: Sequence[tuple[Origin, MediaGroup]], turn: int | None) -> list[Item]:
         """The items of one turn (``None``: of no turn), each with what is known of it."""

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from nemo_gym_video.episodes.rows import explorer_row
 from nemo_gym_video.messages import FrameManifest
@@ -315,3 +318,64 @@ def test_manifests_name_files_in_the_store(tmp_path: Path) -> None:
     part = world.model.inputs[1][-1]["content"][1]
     manifest = FrameManifest.from_url(part["video_url"])
     assert all(Path(path).is_relative_to(tmp_path) for path in manifest.frame_paths)
+
+
+def frames_of(folder: Path, count: int) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{index}.png" for index in range(count)]
+    for index, path in enumerate(paths):
+        Image.new("RGB", (64, 48), (index, 90, 9)).save(path)
+    return paths
+
+
+def with_media(source: dict[str, Any], *parts: dict[str, Any]) -> dict[str, Any]:
+    """The row with media parts of its own before its words."""
+    content = source["responses_create_params"]["input"][0]["content"]
+    return {**source, "responses_create_params": {"input": [{"role": "user", "content": [*parts, *content]}]}}
+
+
+@pytest.mark.parametrize(("form", "runs"), [("manifest", 2), ("images", 4)])
+def test_tagged_frames_of_the_row_stand_before_what_the_environment_shows(
+    tmp_path: Path, form: str, runs: int
+) -> None:
+    frames = frames_of(tmp_path / "store", 4)
+    parts = [
+        {
+            "type": "input_image",
+            "image_url": str(path),
+            "detail": "auto",
+            "_is_video_frame": True,
+            "_video_source": "hint.mp4",
+        }
+        for path in frames
+    ]
+    world = explorer(tmp_path, ASK, BOXED, tagged_frames=form, allow_mixed=True)
+    result = world.run(with_media(row(), *parts))
+    assert result["media_mode"] == "tagged_frames"
+    assert result["media_findings"] == []
+    assert [len(found) for found in new_runs(world)] == [runs + 4, 7]
+    assert indexed_runs(result) == new_runs(world)
+    first = index_turns(result).turns[0].media
+    assert [(media.kind, media.frames) for media in first] == [("video", 4), ("video", 8)]
+    assert first[0].tagged is (form == "images")
+    assert [media.media_id for media in first] == result["model_call_metadata"][0]["media_ids"]
+
+
+def test_one_picture_by_path_uri_and_data_url_is_one_asset(tmp_path: Path) -> None:
+    (picture,) = frames_of(tmp_path / "store", 1)
+    digest = "sha256:" + hashlib.sha256(picture.read_bytes()).hexdigest()
+    data = base64.b64encode(picture.read_bytes()).decode()
+    urls = [picture.name, str(picture), picture.as_uri(), f"data:image/png;base64,{data}"]
+    parts = [{"type": "input_image", "image_url": url, "detail": "auto"} for url in urls]
+    world = explorer(tmp_path, ASK, BOXED)
+    result = world.run(with_media(row(), *parts))
+    stills = [one for one in result["media_occurrences"] if one["model_specific_sidecars"]["kind"] == "image"]
+    assert [one["media_id"] for one in stills] == [digest] * 4
+    assert [one["occurrence_ordinal"] for one in stills] == [0, 1, 2, 3]
+    spans = [one["placeholder_span_or_position"] for one in stills]
+    assert spans == sorted(spans)
+    assert len({tuple(span) for span in spans}) == 4
+    assert len(result["media_assets"]) == 3  # the picture, the overview, the clip
+    assert "base64" not in json.dumps(result["media_assets"][digest])
+    assert [media.media_id for media in index_turns(result).turns[0].media[:4]] == [digest] * 4
+    assert indexed_runs(result) == new_runs(world)
