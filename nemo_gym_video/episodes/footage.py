@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,26 @@ from nemo_gym_video.errors import Where
 from nemo_gym_video.media.policy import MediaLimits
 from nemo_gym_video.media.sources import MediaBlob, MediaSources
 from nemo_gym_video.media.store import ContentStore
-from nemo_gym_video.media.video import VideoInfo, probe_video, read_frames
+from nemo_gym_video.media.video import VideoFrames, VideoInfo
 from nemo_gym_video.messages import FrameManifest
 
 Pixels = NDArray[np.uint8]
 
 _TICKS = 90_000
+
+
+class VideoDecoder(Protocol):
+    """Describes and reads clips: the functions of ``media.video``, or a ``BoundedDecoder`` in a server."""
+
+    def probe_video(
+        self, blob: MediaBlob, *, limits: MediaLimits | None = None, where: Where | None = None
+    ) -> VideoInfo:
+        """Describe a clip."""
+
+    def read_frames(
+        self, blob: MediaBlob, indices: Sequence[int], *, limits: MediaLimits | None = None
+    ) -> VideoFrames:
+        """Decode the frames at ``indices``."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +48,21 @@ class ClipFootage:
     blob: MediaBlob
     info: VideoInfo
     limits: MediaLimits
+    decoder: VideoDecoder
 
     @classmethod
     def open(
-        cls, sources: MediaSources, url: str, *, limits: MediaLimits, where: Where | None = None
+        cls,
+        sources: MediaSources,
+        url: str,
+        *,
+        limits: MediaLimits,
+        decoder: VideoDecoder,
+        where: Where | None = None,
     ) -> ClipFootage:
         """Let ``url`` in and describe it. Raises ``MediaSourceError`` or ``MediaDecodeError``."""
         blob = sources.open(url, kind="video", where=where)
-        return cls(blob, probe_video(blob, limits=limits, where=where), limits)
+        return cls(blob, decoder.probe_video(blob, limits=limits, where=where), limits, decoder)
 
     @cached_property
     def times(self) -> tuple[float, ...]:
@@ -54,7 +76,7 @@ class ClipFootage:
 
     def read(self, indices: Sequence[int]) -> Pixels:
         """RGB frames [n, h, w, 3] at ``indices``, in that order."""
-        return read_frames(self.blob, indices, limits=self.limits).pixels
+        return self.decoder.read_frames(self.blob, indices, limits=self.limits).pixels
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from nemo_gym_video.episodes.footage import ClipFootage, StoreWriter
 from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.episodes.rows import explorer_row, stream_row
 from nemo_gym_video.episodes.sav_stream import StreamEpisode, StreamRow, score_stream
+from nemo_gym_video.media import video as media_video
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
@@ -124,7 +125,7 @@ def test_a_long_clip_is_explored_before_the_answer(demo: DemoRows, player: Playe
         ):
             continue
         explored = explorer_row(row)
-        footage = ClipFootage.open(sources, explored["video"], limits=limits)
+        footage = ClipFootage.open(sources, explored["video"], limits=limits, decoder=media_video)
         episode = ExplorerEpisode(footage, writer, ExplorerLimits(overview_frames=6, transport=transport))
         output = player.play(explored, episode, episode.overview())
         result = score_exploration(output, explored, usage=episode.usage())

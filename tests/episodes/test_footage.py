@@ -18,9 +18,11 @@ from PIL import Image
 from nemo_gym_video.episodes.clip_explorer import ExplorerEpisode, ExplorerLimits
 from nemo_gym_video.episodes.footage import ClipFootage, StoreWriter, encode_clip
 from nemo_gym_video.errors import MediaDecodeError, MediaSourceError
+from nemo_gym_video.media import video
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
+from nemo_gym_video.media.worker import BoundedDecoder
 from nemo_gym_video.messages import FrameManifest
 
 Pixels = NDArray[np.uint8]
@@ -44,7 +46,7 @@ def truth(path: Path) -> list[float]:
 
 def start(path: Path, store: Path, **limits: Any) -> ExplorerEpisode:
     sources = MediaSources(SourcePolicy(roots=(path.parent,)))
-    footage = ClipFootage.open(sources, path.name, limits=MediaLimits())
+    footage = ClipFootage.open(sources, path.name, limits=MediaLimits(), decoder=video)
     return ExplorerEpisode(footage, StoreWriter(ContentStore(store)), ExplorerLimits(max_frames=200, **limits))
 
 
@@ -141,14 +143,24 @@ def test_a_clip_outside_the_roots_is_refused(make_clip: Callable[..., Path], tmp
     path = make_clip("constant.mp4", frames=48)
     sources = MediaSources(SourcePolicy(roots=(tmp_path,)))
     with pytest.raises(MediaSourceError):
-        ClipFootage.open(sources, str(path), limits=MediaLimits())
+        ClipFootage.open(sources, str(path), limits=MediaLimits(), decoder=video)
+
+
+def test_a_clip_is_read_the_same_in_a_child_process(make_clip: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_clip("constant.mp4", frames=48)
+    sources = MediaSources(SourcePolicy(roots=(path.parent,)))
+    with BoundedDecoder(workers=1) as child:
+        bounded = ClipFootage.open(sources, path.name, limits=MediaLimits(), decoder=child)
+        here = ClipFootage.open(sources, path.name, limits=MediaLimits(), decoder=video)
+        assert bounded.times == here.times
+        assert np.array_equal(bounded.read([3, 40, 3]), here.read([3, 40, 3]))
 
 
 def test_a_file_that_is_no_video_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.mp4").write_bytes(b"")
     sources = MediaSources(SourcePolicy(roots=(tmp_path,)))
     with pytest.raises((MediaDecodeError, MediaSourceError)):
-        ClipFootage.open(sources, "empty.mp4", limits=MediaLimits())
+        ClipFootage.open(sources, "empty.mp4", limits=MediaLimits(), decoder=video)
 
 
 def test_ticks_are_fine_enough_for_ntsc() -> None:

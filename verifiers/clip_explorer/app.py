@@ -23,6 +23,7 @@ from nemo_gym_video.gym.stepping import SteppedEpisode, SteppingConfig, Stepping
 from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
+from nemo_gym_video.media.worker import BoundedDecoder
 
 
 class ClipExplorerConfig(MediaSettings, SteppingConfig):
@@ -46,12 +47,14 @@ class ClipExplorerServer(SteppingServer):
     answer_key = "extracted_answer"
     _sources: MediaSources = PrivateAttr()
     _writer: StoreWriter = PrivateAttr()
+    _decoder: BoundedDecoder = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
         """Resolve the media roots and the store."""
         super().model_post_init(context)
         self._sources = MediaSources(self.config.source_policy())
         self._writer = StoreWriter(ContentStore(self.config.store()))
+        self._decoder = BoundedDecoder(workers=self.config.scoring_threads)
 
     def begin(self, row: Mapping[str, Any]) -> tuple[SteppedEpisode, Observation]:
         """Open the row's clip and show the overview."""
@@ -64,7 +67,7 @@ class ClipExplorerServer(SteppingServer):
         names = ("max_turns", "max_frames", "overview_frames", "transport")
         limits = ExplorerLimits.from_json({name: getattr(self.config, name) for name in names} | dict(given or {}))
         policy = self.config.source_policy()
-        footage = ClipFootage.open(self._sources, video, limits=policy.limits)
+        footage = ClipFootage.open(self._sources, video, limits=policy.limits, decoder=self._decoder)
         episode = ExplorerEpisode(footage, self._writer, limits)
         return episode, episode.overview()
 
