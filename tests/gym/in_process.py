@@ -18,8 +18,10 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.responses_converter import ResponsesConverter
 
-from nemo_gym_video.baseline.chat import ChatMessage, media_of, read_messages, render
+from nemo_gym_video.baseline.chat import ChatMessage, media_of, read_messages, render, tool_call_text
 from nemo_gym_video.baseline.processor import MediaProcessor, ProcessorConfig
 from nemo_gym_video.baseline.tokenizer import IM_END, encode
 from nemo_gym_video.gym.agent import Rollouts
@@ -84,18 +86,19 @@ class ScriptedModel:
         self.prompts: list[list[int]] = []
         self.inputs: list[list[Any]] = []
         self._processor = MediaProcessor(config)
+        self._converter = ResponsesConverter(return_token_id_information=True, uses_reasoning_parser=False)
 
     def respond(self, body: Mapping[str, Any]) -> Reply:
         """Answer one /v1/responses body."""
         says = self.script[min(len(self.prompts), len(self.script) - 1)]
-        messages = chat_messages(body["input"])
+        messages = self._chat_messages(body)
         media = self._processor.open_all(media_of(messages))
         self.prompts.append(render(messages, self._processor.expand(media), tools=body.get("tools") or ()))
         self.inputs.append(body["input"])
         if isinstance(says, tuple):
             return Reply(says[0], says[1].encode())
         output = [dict(item) for item in ([message(says)] if isinstance(says, str) else says)]
-        generated = [*encode(chat_messages(output)[0].text), IM_END]
+        generated = [*encode("".join(map(generated_text, output))), IM_END]
         output[-1] |= {
             "prompt_token_ids": self.prompts[-1],
             "generation_token_ids": generated,
@@ -113,31 +116,18 @@ class ScriptedModel:
         }
         return Reply(200, json.dumps(response).encode())
 
-
-def chat_messages(items: Sequence[Mapping[str, Any]]) -> tuple[ChatMessage, ...]:
-    """Responses items as the chat messages that Gym's model server makes of them."""
-    made: list[dict[str, Any]] = []
-    for item in items:
-        kind = item.get("type", "message")
-        if kind == "function_call_output":
-            made.append({"role": "tool", "content": item["output"]})
-            continue
-        if kind == "function_call" or item["role"] == "assistant":
-            if not made or made[-1]["role"] != "assistant":
-                made.append({"role": "assistant", "content": "", "tool_calls": []})
-            if kind == "function_call":
-                made[-1]["tool_calls"].append({"function": {key: item[key] for key in ("name", "arguments")}})
-            else:
-                made[-1]["content"] += "".join(part["text"] for part in item["content"])
-            continue
-        made.append({"role": item["role"], "content": [_chat_part(part) for part in item["content"]]})
-    return read_messages(made)
+    def _chat_messages(self, body: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
+        """The messages as Gym's model server hands them to the engine."""
+        params = NeMoGymResponseCreateParamsNonStreaming.model_validate(body)
+        chat = self._converter.responses_to_chat_completion_create_params(params)
+        return read_messages(chat.model_dump(mode="json", exclude_unset=True)["messages"])
 
 
-def _chat_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    kind = str(part["type"]).removeprefix("input_")
-    return {"type": "text", "text": part["text"]} if kind == "text" else {"type": f"{kind}_url",
-            f"{kind}_url": {"url": part[f"{kind}_url"]}}  # fmt: skip
+def generated_text(item: Mapping[str, Any]) -> str:
+    """What the model wrote to say this output item."""
+    if item["type"] == "function_call":
+        return tool_call_text(item["name"], item["arguments"])
+    return "".join(part["text"] for part in item["content"])
 
 
 class LocalClient:
