@@ -99,5 +99,5 @@ def run() -> list[Comparison]:
     return [
         _tracks(),
         _boxed("a letter", ("B",), claim=1),
-        _boxed("all common forms", ("B", "B", r"\text{B}", "(B)", "B. White")),
+        _boxed("all common forms", ("B", "B", r"\text{B}", "(B)", "B. White"), claim=1),
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from nemo_gym_video.answers.options import BoxedRow, GradingMode, boxed_row
+from nemo_gym_video.answers.options import LETTERS, BoxedRow, GradingMode, boxed_row
 from nemo_gym_video.answers.visible import MAX_ANSWER_CHARS, Output, VisibleReason, visible_text
 from nemo_gym_video.errors import RowError
 
@@ -33,6 +33,12 @@ _WRAPPERS = (
     "\\text{", "\\textbf{", "\\textit{", "\\mathrm{", "\\mathbf{", "\\mbox{", "\\boxed{", "{\\rm ", "{\\bf ", "{",
 )  # fmt: skip
 _MAX_WRAPPERS = 16
+# The forms that nearly every answer has, read by one look-up; the grammar below reads them the same.
+_COMMON = {
+    form.replace("*", letter): letter
+    for letter in LETTERS
+    for form in ("*", "(*)", "*.", "*)", r"\text{*}", r"\textbf{*}", r"\mathrm{*}", r"\text{(*)}")
+}
 _LABEL = re.compile(r"([A-Z]) ?[.):-](.*)", re.DOTALL)
 _ENCLOSED = re.compile(r"\(([A-Z])\)|\[([A-Z])\]")
 _LONE_LETTER = re.compile(r"(?<!\w)[A-Z](?!\w)")
@@ -164,11 +170,10 @@ def _read_answer(
     if content is None:
         return None, "empty" if text.isspace() else reason
     options = row.options
-    if content in options:
-        return content, None
+    letter = _COMMON.get(content)
+    if letter in options:
+        return letter, None
     content = normalize_box(content)
-    if content in options:
-        return content, None
     if not content:
         return None, "empty"
     letter, reason = _read_letter(content, options)
@@ -184,8 +189,9 @@ def _read_answer(
 def _read_letter(content: str, options: Mapping[str, str]) -> tuple[str | None, BoxedReason | None]:
     """The option letter that ``content`` names by the grammar, or the reason why it names none."""
     letter = content if len(content) == 1 and "A" <= content <= "Z" else None
-    if letter is None and (enclosed := _ENCLOSED.fullmatch(content)):
-        letter = enclosed[1] or enclosed[2]
+    if content[0] in "([":
+        if enclosed := _ENCLOSED.fullmatch(content):
+            letter = enclosed[1] or enclosed[2]
     elif label := _LABEL.fullmatch(content):
         letter = label[1] if _labels(label[1], label[2], options) else None
     if letter is not None:

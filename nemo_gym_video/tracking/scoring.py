@@ -59,15 +59,16 @@ def score_entries(
     extras = 0
     not_asked: set[tuple[int | str, int | str]] = set()
     for entry in entries:
-        track = owners.get(entry.id)
-        if track is None:
-            extras += 1
-        elif entry.frame not in track.targets:
-            # Strict counts every such entry, baseline one a frame of a track.
-            extras += rules == "strict" or (entry.id, entry.frame) not in not_asked
-            not_asked.add((entry.id, entry.frame))
-        else:
+        identity, frame, _ = entry
+        track = owners.get(identity)
+        if track is not None and frame in track.targets:
             extras += track.take(entry, rules, absence_score)
+        elif track is None or rules == "strict":
+            extras += 1
+        else:
+            # Baseline counts one extra a frame of a track, however often it is named.
+            extras += (identity, frame) not in not_asked
+            not_asked.add((identity, frame))
     return _result(row, "scored", tracks, extras, absence_score)
 
 

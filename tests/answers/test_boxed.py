@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.answers import score_boxed, score_boxed_row
+from nemo_gym_video.answers import boxed, score_boxed, score_boxed_row
 from nemo_gym_video.answers.options import LETTERS, BoxedRow
 
 OPTIONS = [{"A": "Black"}, {"B": "White"}, {"C": "A dog"}, {"D": "Not white"}]
@@ -37,6 +37,12 @@ ACCEPTED = [
 @pytest.mark.parametrize("content", ACCEPTED)
 def test_accepted_form_is_read_as_b(content: str) -> None:
     assert read(content) == ("B", "correct")
+
+
+def test_common_forms_are_what_the_grammar_reads() -> None:
+    options = dict.fromkeys(LETTERS, "x")
+    for form, letter in boxed._COMMON.items():
+        assert boxed._read_letter(boxed.normalize_box(form), options) == (letter, None)
 
 
 REJECTED = [
