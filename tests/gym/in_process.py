@@ -154,12 +154,22 @@ class LocalClient:
 class World:
     """One agent, one verifier, one scripted model."""
 
-    def __init__(self, name: str, script: Sequence[SAYS], store: Path, **agent: Any) -> None:
-        data = f"environments/{name}/data"
-        media: dict[str, Any] = {"media_roots": [data], "media_store": str(store)}
-        self.server = verifier(name, **(media if name == "clip_explorer" else {}))
+    def __init__(
+        self,
+        name: str,
+        script: Sequence[SAYS],
+        store: Path,
+        *,
+        server: Any = None,
+        roots: Sequence[str] | None = None,
+        **agent: Any,
+    ) -> None:
+        """``server`` and ``roots`` default to the verifier and the example media of the environment ``name``."""
+        roots = [f"environments/{name}/data"] if roots is None else list(roots)
+        media: dict[str, Any] = {"media_roots": roots, "media_store": str(store)}
+        self.server = server or verifier(name, **(media if name == "clip_explorer" else {}))
         store.mkdir(exist_ok=True)
-        self.model = ScriptedModel(script, [search_root() / data, store])
+        self.model = ScriptedModel(script, [*(search_root() / root for root in roots), store])
         self.client = LocalClient(self.model, self.server.setup_webserver())
         settings: dict[str, Any] = {
             "processor": "nemotron_omni",
