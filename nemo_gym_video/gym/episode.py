@@ -15,6 +15,9 @@ from nemo_gym_video.answers.visible import assistant_text
 from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.errors import NemoGymVideoError
 
+PROMPT_REFUSED = "nemo_gym_video:prompt_refused"
+_TOO_LONG = "the prompt does not fit the engine's context: show fewer frames, or raise its max_model_len"
+
 
 class ModelCallFailed(NemoGymVideoError):
     """The model server could not be reached, or answered with an error."""
@@ -125,10 +128,12 @@ async def run_episode(
                 raise
             episode.reason, episode.failure = "model_error", error
             return episode
-        if episode.calls and _never_ran(call):
-            reason = f"the model server answered in the engine's place: {call.response['incomplete_details']}"
-            episode.reason = "prompt_refused"
-            episode.failure = ModelCallFailed(reason, failure_kind="agent_run_error")
+        if _never_ran(call):
+            why = call.response["incomplete_details"]
+            failure = ModelCallFailed(_TOO_LONG, got=why, failure_kind=PROMPT_REFUSED)
+            if not episode.calls:
+                raise failure
+            episode.reason, episode.failure = "prompt_refused", failure
             return episode
         episode.calls.append(call)
         output = list(call.response["output"])
@@ -167,7 +172,8 @@ async def _call(model: Model, episode: Episode) -> Call:
 
 def _never_ran(call: Call) -> bool:
     """Whether the prompt was refused as too long: Gym's model server then makes up an empty, cut-off answer."""
-    said = assistant_text(call.response["output"]).strip()
+    output = call.response["output"]
+    said = assistant_text(output).strip() or any(item.get("type") != "message" for item in output)
     return bool(call.response.get("incomplete_details")) and not call.generation_token_ids and not said
 
 

@@ -113,6 +113,28 @@ def test_a_model_error_in_the_first_call_is_raised() -> None:
         play(Scripted([ModelCallFailed("gone", failure_kind="transport_unreachable")]), SingleTurn())
 
 
+class Says:
+    """Answers every call with the same response."""
+
+    def __init__(self, *output: dict[str, Any]) -> None:
+        self.response = {"id": "r", "output": list(output), "incomplete_details": {"reason": "max_output_tokens"}}
+
+    async def respond(self, messages: Sequence[Any]) -> dict[str, Any]:
+        return self.response
+
+
+def test_a_first_prompt_that_the_engine_refused_is_no_answer() -> None:
+    model = Says({"type": "message", "role": "assistant", "content": []})
+    with pytest.raises(ModelCallFailed, match="does not fit the engine's context") as caught:
+        asyncio.run(run_episode([], model=model, environment=SingleTurn()))
+    assert caught.value.failure_kind == "nemo_gym_video:prompt_refused"
+
+
+def test_a_thought_that_was_cut_off_is_an_answer() -> None:
+    model = Says({"type": "reasoning", "summary": []})
+    assert asyncio.run(run_episode([], model=model, environment=SingleTurn())).reason == "incomplete"
+
+
 def test_a_later_model_error_ends_the_episode_and_is_kept() -> None:
     model = Scripted([answer("a"), ModelCallFailed("gone", failure_kind="transport_unreachable")])
     episode = play(model, World([MORE, END]))

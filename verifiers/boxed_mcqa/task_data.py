@@ -19,4 +19,5 @@ class TaskData(BaseModel):
         default=None, description="Overrides the server's grading mode."
     )
     task: str | None = Field(default=None, description="Name to report the row's metrics under.")
+    metadata: dict[str, Any] | None = Field(default=None, description="Where the row comes from.")
     media_contract: dict[str, Any] | None = Field(default=None, description="The row's media contract.")
