@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -49,10 +50,15 @@ def spoil(rng: random.Random, text: str) -> str:
     return text
 
 
+def odd(rng: random.Random) -> Any:
+    """A value that belongs nowhere, a fresh one, because rows are spoiled in place."""
+    return copy.deepcopy(rng.choice(ODD))
+
+
 def entry(rng: random.Random) -> Any:
     """One entry of an answer."""
     if rng.random() < 0.005:
-        return rng.choice(ODD)
+        return odd(rng)
     made: dict[str, Any] = {"frame": rng.randrange(1, FRAMES + 2)}
     made[rng.choice(("point", "box", "id", "id"))] = made["id"] = rng.randrange(1, 5)
     made["point"] = made["box"] = made["id"]
@@ -65,7 +71,7 @@ def entry(rng: random.Random) -> Any:
         if rng.random() < 0.5:
             made["visible"] = True
     if rng.random() < 0.02:
-        made[rng.choice(tuple(made))] = rng.choice(ODD)
+        made[rng.choice(tuple(made))] = odd(rng)
     return made
 
 
@@ -125,5 +131,5 @@ def spoiled_row(rng: random.Random) -> Any:
         elif rng.random() < 0.1:
             place[key] = "".join(rng.choices("0123456789:;<=>?@PQRSTo\u00e9", k=rng.randrange(20)))
         else:
-            place[key] = rng.choice(ODD)
+            place[key] = odd(rng)
     return row
