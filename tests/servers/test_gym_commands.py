@@ -25,6 +25,7 @@ from nemo_gym_video.root import search_root
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 PREFIX = Path(sys.prefix)
+VERIFIERS = ("boxed_mcqa", "sav_tracks")
 GYM = [str(PREFIX / "bin" / "gym")]
 SERVERS = (
     ("responses_api_agents", "video_agent"),
@@ -94,6 +95,7 @@ def rewards(path: Path) -> dict[tuple[int, int], float]:
 
 def test_same_rewards_and_the_same_again(command: Any, venvs: Path, tmp_path: Path) -> None:
     root = search_root()
+    theirs_of = {}
     names = ("caprl_mcqa", "sav_box_tracks")
     agents = ("mcqa_simple_agent", "sav_box_tracks_agent")
     files = [root / "environments" / name / "data" / "example.jsonl" for name in names]
@@ -114,12 +116,20 @@ def test_same_rewards_and_the_same_again(command: Any, venvs: Path, tmp_path: Pa
                 out = tmp_path / f"theirs{number}.jsonl"
                 rows = ["--agent", agent, "--input", str(file), "--output", str(out)]
                 gym("eval", "run", "--no-serve", *search, *rows, head, cwd=tmp_path)
+                theirs_of[VERIFIERS[number]] = out
                 theirs.update({(task + 5 * number, repeat): reward
                                for (task, repeat), reward in rewards(out).items()})  # fmt: skip
-                again = tmp_path / f"again{number}.jsonl"
-                inputs = out.with_name(f"theirs{number}_materialized_inputs.jsonl")
-                gym("eval", "reverify", *search, "--inputs", str(inputs), "--rollouts", str(out), "--output",
-                    str(again), head, cwd=tmp_path)  # fmt: skip
-                assert rewards(again) == rewards(out)
+    _score_again(theirs_of, [*search, "+skip_venv_if_present=true", f"+uv_venv_dir={venvs}"], tmp_path)
     assert rewards(ours / "rollouts.jsonl") == theirs
     assert len(theirs) == 10
+
+
+def _score_again(stored: dict[str, Path], options: list[str], folder: Path) -> None:
+    """``gym eval reverify`` with nothing but the verifier gives every reward once more."""
+    for verifier, rollouts in stored.items():
+        again = folder / f"again_{verifier}.jsonl"
+        inputs = rollouts.with_name(f"{rollouts.stem}_materialized_inputs.jsonl")
+        files = ["--inputs", str(inputs), "--rollouts", str(rollouts), "--output", str(again)]
+        head = f"++head_server.port={free_port()}"
+        gym("eval", "reverify", "--resources-server", verifier, *files, *options, head, cwd=folder)
+        assert rewards(again) == rewards(rollouts)
