@@ -305,22 +305,20 @@ def test_an_unknown_processor_fails_before_any_work(native: SyntheticSet, tmp_pa
         run(source, tmp_path / "out", rows=RowRules(processor="no_such_processor"))
 
 
-def killed_runs(arguments: list[str], output: Path, *, kills: int, longest: float, seed: int) -> int:
-    """Start the command and kill it at random moments; returns how many runs were killed before their end."""
-    rng, killed = random.Random(seed), 0
-    for number in range(kills):
-        resume = ["--resume"] if number else []
-        process = subprocess.Popen(
-            [*COMMAND, *arguments, "--output", str(output), *resume],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        time.sleep(rng.uniform(0.3, longest))
-        ended = process.poll() is not None
+def kill_at_random(
+    arguments: list[str], output: Path, *, longest: float, rng: random.Random, resume: bool
+) -> bool:
+    """Start the command and kill it at a random moment; says whether it was killed before its end."""
+    command = [*COMMAND, *arguments, "--output", str(output), *(["--resume"] if resume else [])]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        _, errors = process.communicate(timeout=rng.uniform(0.3, longest))
+        killed = False
+    except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         _, errors = process.communicate()
-        killed += not ended
-        assert b"Traceback" not in errors, errors.decode()
+        killed = True
+    assert b"Traceback" not in errors, errors.decode()
     return killed
 
 
@@ -336,11 +334,18 @@ def check_kills(arguments: list[str], tmp_path: Path, tree: Tree, finished: Path
     code, errors = end_of(arguments, tmp_path / "timed")
     longest = time.monotonic() - start
     assert (code, (tmp_path / "timed" / "report.json").exists()) == (1, True), errors  # the input has errors
-    killed = killed_runs(arguments, tmp_path / "killed", kills=kills, longest=longest, seed=kills)
-    assert killed > 0
-    code, errors = end_of(arguments, tmp_path / "killed")
+    assert tree(tmp_path / "timed") == tree(finished)
+    output, rng, killed, resume = tmp_path / "killed", random.Random(kills), 0, False
+    while killed < kills:
+        resume = kill_at_random(arguments, output, longest=longest, rng=rng, resume=resume)
+        killed += resume
+        if not resume:
+            # It came to its end between kills: it must be right, and the next kill needs a new job.
+            assert tree(output) == tree(finished)
+            shutil.rmtree(output)
+    code, errors = end_of(arguments, output)
     assert code == 1, errors
-    assert tree(tmp_path / "killed") == tree(tmp_path / "timed") == tree(finished)
+    assert tree(output) == tree(finished)
 
 
 @pytest.fixture(scope="module")
