@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -40,6 +42,7 @@ MEDIA = 18
 SETTINGS = load_settings("nemotron_omni")
 TRANSPORTS = ("manifest", "clip", "images")
 CHUNKS = (3, 6, 40)
+ENVIRONMENTS = ("clip_explorer", "sav_stream")
 
 
 def media_runs(ids: Sequence[int]) -> list[int]:
@@ -114,7 +117,7 @@ def check(rollout: Mapping[str, Any]) -> TurnIndex:
 @pytest.fixture(scope="module")
 def inputs() -> Any:
     """Example rows of both environments: clips in every form, chunks of several sizes."""
-    environments = [load_environment(name) for name in ("clip_explorer", "sav_stream")]
+    environments = [load_environment(name) for name in ENVIRONMENTS]
     examples = [example for one in environments for example in one.examples]
     read = read_inputs(examples, {agent.name for one in environments for agent in one.agents})
     changed = []
@@ -151,7 +154,7 @@ def test_two_hundred_rollouts_at_once(mixed: Any, inputs: Any, tmp_path: Path) -
     assert len(rollouts) == 210
     for rollout in rollouts:
         check(rollout)
-    for name in ("clip_explorer", "sav_stream"):
+    for name in ENVIRONMENTS:
         assert asyncio.run(open_sessions(mixed.servers.urls[name])) == 0
 
 
@@ -160,34 +163,76 @@ async def open_sessions(url: str) -> int:
         return int((await answer.json())["open"])
 
 
+def descriptors(urls: Sequence[str]) -> dict[str, int]:
+    """Open descriptors of every process that holds one of these listening sockets, by process id."""
+    ports = {f"{urlsplit(url).port:04X}" for url in urls}
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{line[9]}]" for line in lines if line[1][-4:] in ports and line[3] == "0A"}
+    assert len(sockets) == len(urls)
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            links = [os.readlink(link) for link in folder.iterdir()]
+            if sockets & {*links}:
+                found[folder.parent.name] = len(links)
+    return found
+
+
+async def abandon(http: aiohttp.ClientSession, url: str, row: Any, seconds: float) -> None:
+    """Start a rollout and hang up after ``seconds``."""
+    with suppress(TimeoutError, aiohttp.ClientError):
+        async with http.post(f"{url}/run", json=row, timeout=aiohttp.ClientTimeout(total=seconds)) as answer:
+            await answer.read()
+
+
+async def hang_up(urls: Mapping[str, str], items: Sequence[Any], longest: float) -> int:
+    """Abandon a rollout of every item at a random moment; the most sessions that were seen open meanwhile."""
+    rng = random.Random(7)
+    most = 0
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        moments = [0.05 + longest * rng.random() for _ in items]
+        rush = asyncio.gather(*(abandon(http, urls[item.agent], item.row, moment)
+                                for item, moment in zip(items, moments, strict=True)))  # fmt: skip
+        while not rush.done():
+            most = max(most, await open_sessions(urls["clip_explorer"]))
+            await asyncio.sleep(0.02)
+        await rush
+    return most
+
+
+async def sessions_left(urls: Mapping[str, str], *, patience: float) -> int:
+    """Sessions that are still open after ``patience`` seconds; 0 as soon as none is."""
+    left = 1
+    for _ in range(round(patience / 0.1)):
+        left = sum([await open_sessions(urls[name]) for name in ENVIRONMENTS])
+        if left == 0:
+            break
+        await asyncio.sleep(0.1)
+    return left
+
+
 def test_clients_that_hang_up_leave_no_session(mixed: Any, inputs: Any) -> None:
     """Gym's server cancels an abandoned /run, and the agent closes what it opened; nothing goes idle."""
     urls = mixed.servers.urls
-    rng = random.Random(7)
+    assert max([asyncio.run(hang_up(urls, inputs.rows * 2, longest)) for longest in (2.0, 8.0)]) > 0
+    assert asyncio.run(sessions_left(urls, patience=20)) == 0
 
-    async def abandon(http: aiohttp.ClientSession, item: Any) -> None:
-        timeout = aiohttp.ClientTimeout(total=0.05 + 1.5 * rng.random())
-        try:
-            async with http.post(f"{urls[item.agent]}/run", json=item.row, timeout=timeout) as answer:
-                await answer.read()
-        except TimeoutError:
-            pass
 
-    async def crowd() -> tuple[int, int]:
-        async with aiohttp.ClientSession() as http:
-            rush = asyncio.gather(*(abandon(http, item) for item in inputs.rows * 3))
-            most = 0
-            while not rush.done():
-                most = max(most, await open_sessions(urls["clip_explorer"]))
-                await asyncio.sleep(0.02)
-            await rush
-        deadline = time.monotonic() + 20
-        while (left := sum([await open_sessions(urls[name]) for name in ("clip_explorer", "sav_stream")])) > 0:
-            if time.monotonic() > deadline:
-                break
-            await asyncio.sleep(0.1)
-        return most, left
-
-    most, left = asyncio.run(crowd())
-    assert most > 0
-    assert left == 0
+@pytest.mark.slow
+def test_a_thousand_clients_that_hang_up_leave_nothing(mixed: Any, inputs: Any) -> None:
+    urls = mixed.servers.urls
+    servers = [urls[name] for name in (*ENVIRONMENTS, *(f"{name}_agent" for name in ENVIRONMENTS))]
+    asyncio.run(hang_up(urls, inputs.rows, 5.0))
+    assert asyncio.run(sessions_left(urls, patience=60)) == 0
+    time.sleep(20)  # connections are kept alive for a while
+    before = descriptors(servers)
+    items = (inputs.rows * 34)[:1000]
+    assert asyncio.run(hang_up(urls, items, 20.0)) > 0
+    assert asyncio.run(sessions_left(urls, patience=120)) == 0
+    deadline = time.monotonic() + 60
+    while sum((after := descriptors(servers)).values()) > sum(before.values()) and time.monotonic() < deadline:
+        time.sleep(1)
+    assert after.keys() == before.keys()
+    assert sum(after.values()) <= sum(before.values())
+    store = mixed.plan.output / "media"
+    assert {path.suffix for path in store.rglob("*") if path.is_file()} <= {".png", ".mp4", ".jpg"}
