@@ -84,8 +84,11 @@ def ready(port: int) -> bool:
 
 
 def gym(*words: str, cwd: Path) -> None:
-    done = subprocess.run([*GYM, *words], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    """One command to its end. Its output goes to a file: what Ray leaves running for a while would hold a pipe."""
+    log = cwd / "command.log"
+    with log.open("w") as out:
+        done = subprocess.run([*GYM, *words], stdout=out, stderr=out, timeout=300, check=False, cwd=cwd)
+    assert done.returncode == 0, log.read_text()[-3000:]
 
 
 def rewards(path: Path) -> dict[tuple[int, int], float]:
