@@ -19,7 +19,7 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.reward_profile import compute_pass_majority_metrics, compute_subset_metrics, highest_k_metrics
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 Task = list[dict[str, Any]]
 
@@ -39,6 +39,16 @@ class ScoringRequest(BaseVerifyRequest):  # type: ignore[misc]
     """A rollout to score; the row's own fields stand at the top level."""
 
     model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_detail(cls, body: Any) -> Any:
+        """Gym's typed parts insist on an image's ``detail``, which the rows that it collects need not carry."""
+        params = body.get("responses_create_params") if isinstance(body, dict) else None
+        messages = params.get("input") if isinstance(params, dict) else None
+        if not isinstance(messages, list):
+            return body
+        return {**body, "responses_create_params": {**params, "input": [_with_detail(one) for one in messages]}}
 
     def row(self) -> dict[str, Any]:
         """The row's own fields, and its messages for checks that need them."""
@@ -119,6 +129,16 @@ def scoring_metrics(
             metrics.update({f"{name}/{key}": value for key, value in _summary(own, means).items()})
             metrics[f"{name}/mean/reward"] = fmean(rollout["reward"] for rollout in own)
     return metrics
+
+
+def _with_detail(message: Any) -> Any:
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return message
+    parts = [
+        {"detail": "auto", **part} if isinstance(part, dict) and part.get("type") == "input_image" else part
+        for part in message["content"]
+    ]
+    return {**message, "content": parts}
 
 
 def _message(item: Any) -> dict[str, Any]:

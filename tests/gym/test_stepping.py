@@ -205,3 +205,16 @@ def test_many_sessions_with_random_aborts_leave_nothing(
     stored = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
     assert {path.suffix for path in stored} == {".png"}
     assert len(stored) <= 8 + 13 + 1
+
+
+def test_an_image_part_needs_no_detail() -> None:
+    from nemo_gym_video.gym.verifier import ScoringRequest
+
+    response = {
+        "id": "r", "created_at": 0, "model": "m", "object": "response", "output": [], "parallel_tool_calls": False,
+        "tool_choice": "none", "tools": [],
+    }  # fmt: skip
+    image = {"type": "input_image", "image_url": "a.png"}
+    body = {"responses_create_params": {"input": [{"role": "user", "content": [image]}]}, "response": response}
+    assert ScoringRequest.model_validate(body).row()["responses_create_params"]["input"]
+    assert image == {"type": "input_image", "image_url": "a.png"}
