@@ -46,7 +46,7 @@ class ScoringRequest(BaseVerifyRequest):  # type: ignore[misc]
         """Gym's typed parts insist on an image's ``detail``, which the rows that it collects need not carry."""
         params = body.get("responses_create_params") if isinstance(body, dict) else None
         messages = params.get("input") if isinstance(params, dict) else None
-        if not isinstance(messages, list):
+        if not isinstance(params, dict) or not isinstance(messages, list):
             return body
         return {**body, "responses_create_params": {**params, "input": [_with_detail(one) for one in messages]}}
 
