@@ -19,7 +19,7 @@ lint: bootstrap  ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 typecheck: bootstrap  ## mypy, strict
-	@$(BIN)/mypy nemo_gym_video tests benchmarks
+	@$(BIN)/mypy nemo_gym_video tests benchmarks fuzz
 
 unit: bootstrap  ## Tests that need no server, two at a time
 	@$(BIN)/python -m pytest -n 2 -m "not servers and not slow"

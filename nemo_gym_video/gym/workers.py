@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
 import sys
 from collections.abc import Mapping
@@ -106,4 +107,7 @@ def serve(requests: IO[bytes], answers: IO[bytes], scorer: str, settings: Mappin
 
 
 if __name__ == "__main__":
+    # When cores are scarce the event loop that feeds the workers goes first: a late score holds up one rollout, a
+    # late loop all of them.
+    os.nice(10)
     serve(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1], json.loads(sys.argv[2]))
