@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar
@@ -61,6 +62,11 @@ class StatelessServer(ScoringServer):
         @contextlib.asynccontextmanager
         async def lifespan(application: FastAPI) -> AsyncIterator[Any]:
             async with inner(application) as state:
+                await self._workers.warm_up()
+                # What the imports left lives as long as the server; a full collection over it stops the loop for
+                # a fifth of a second.
+                gc.collect()
+                gc.freeze()
                 yield state
             await self._workers.close()
 

@@ -37,6 +37,7 @@ class ScoringWorkers:
     def __init__(self, scorer: str, settings: Mapping[str, Any], *, limit: int) -> None:
         """``scorer`` is a name in ``gym.scorers``; ``settings`` must be JSON."""
         self._command = [sys.executable, "-m", "nemo_gym_video.gym.workers", scorer, json.dumps(dict(settings))]
+        self._limit = limit
         self._free = asyncio.Semaphore(limit)
         self._idle: list[asyncio.subprocess.Process] = []
 
@@ -61,6 +62,11 @@ class ScoringWorkers:
         if status != _OK:
             raise RequestRefused(answer.decode())
         return answer
+
+    async def warm_up(self) -> None:
+        """Start every worker now: making a process stops the loop for longer than moving a request does."""
+        missing = self._limit - len(self._idle)
+        self._idle += await asyncio.gather(*(self._start() for _ in range(missing)))
 
     async def close(self) -> None:
         """End the idle workers."""
