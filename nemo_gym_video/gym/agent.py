@@ -24,6 +24,7 @@ from nemo_gym_video.gym.emit import Emission, Emitter
 from nemo_gym_video.gym.episode import EnvironmentFailed, Episode, SingleTurn, observation_items, run_episode
 from nemo_gym_video.gym.evidence import MediaRecord
 from nemo_gym_video.gym.failure import MEDIA_ALIGNMENT, cut_short, failed_row, masked
+from nemo_gym_video.gym.fetch import Fetcher
 from nemo_gym_video.gym.settings import VideoAgentConfig
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
@@ -96,11 +97,13 @@ class Rollouts:
         self._client = client
         self._pool = ThreadPoolExecutor(config.media_threads, thread_name_prefix="media")
         sources = MediaSources(config.source_policy())
+        store = ContentStore(config.store())
+        self._fetcher = Fetcher(sources, store)
         self._emitter = Emitter(
             sources,
             tagged_frames=config.tagged_frames,
             media_urls=config.media_urls,
-            store=ContentStore(config.store()),
+            store=store,
         )
         self._contracts = ContractMaker(config, sources)
         self._closing: set[asyncio.Future[None]] = set()
@@ -110,6 +113,7 @@ class Rollouts:
         verifier = VerifierServer(self._client, self._config.resources_server.name, cookies,
                                   timeout_s=self._config.verifier_timeout_s)  # fmt: skip
         try:
+            await self._fetcher.bring(RowRequest.of(row, row_place(row)).conversation, row_place(row))
             prepared = await self._in_pool(self._prepare, row)
             media = MediaRecord(prepared.contract, row.get(CONTRACT_FIELD))
             media.add(0, prepared.emission)

@@ -56,6 +56,12 @@ class MediaSettings(BaseModel):
         f"{MEDIA_STORE_VARIABLE}, else a folder of this user's among the temporary ones.",
     )
 
+    allow_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts that media may be fetched from, over https only, as name or name:port. Empty: the "
+        "network is off. What is fetched is kept in the media store.",
+    )
+
     def store(self) -> Path:
         """The media store as an absolute folder."""
         named = self.media_store or os.environ.get(MEDIA_STORE_VARIABLE)
@@ -72,7 +78,7 @@ class MediaSettings(BaseModel):
     def source_policy(self) -> SourcePolicy:
         """What the server's source policy allows."""
         limits = MediaLimits(**self.media_limits.model_dump(exclude_none=True))
-        return SourcePolicy(roots=self.roots(), limits=limits)
+        return SourcePolicy(roots=self.roots(), limits=limits, allow_hosts=tuple(self.allow_hosts))
 
 
 class VideoAgentConfig(MediaSettings, BaseResponsesAPIAgentConfig):  # type: ignore[misc]

@@ -75,6 +75,16 @@ class MediaSources:
         self.policy = policy
         self._roots = tuple(_real_root(root) for root in policy.roots)
         self._digests: dict[FileIdentity, str] = {}
+        self._fetched: dict[str, str] = {}
+
+    def remember(self, url: str, path: Path) -> None:
+        """Let ``url`` stand for the file at ``path``, which holds what was fetched from it under this policy.
+
+        The file is opened as any other: it must lie below a root.
+        """
+        if len(self._fetched) >= _DIGEST_CACHE_LIMIT:
+            self._fetched.clear()
+        self._fetched[url] = os.path.abspath(path)
 
     def open(self, url: str, *, kind: MediaKind, where: Where | None = None) -> MediaBlob:
         """Let ``url`` in as an image or a video, or say by name why not.
@@ -105,7 +115,7 @@ class MediaSources:
         return real
 
     def _open_path(self, url: str, where: Where | None) -> tuple[int, Path]:
-        path = _reference_path(url, where)
+        path = self._fetched.get(url) or _reference_path(url, where)
         if not self._roots:
             raise MediaSourceError("no media root is configured, so no file may be opened", got=url, where=where)
         if not os.path.isabs(path):
