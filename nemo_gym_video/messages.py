@@ -164,6 +164,21 @@ def media_url(part: Mapping[str, Any], *, where: Where | None = None) -> str:
     return value
 
 
+def text_part(text: str) -> dict[str, Any]:
+    """An ``input_text`` part."""
+    return {"type": "input_text", "text": text}
+
+
+def image_part(url: str) -> dict[str, Any]:
+    """An ``input_image`` part for one still."""
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
+
+
+def video_part(url: str) -> dict[str, Any]:
+    """An ``input_video`` part for a clip or a cached-frame manifest."""
+    return {"type": "input_video", "video_url": url}
+
+
 def as_messages(conversation: str | Sequence[Any]) -> list[Any]:
     """A request's ``input`` as a list of items; a bare string is one user message."""
     if isinstance(conversation, str):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nemo_gym_video.answers.boxed import score_boxed_row
 from nemo_gym_video.answers.options import GradingMode
 from nemo_gym_video.answers.visible import visible_text
-from nemo_gym_video.episodes.observation import Observation, image_part, text_part, turns_of, video_part
+from nemo_gym_video.episodes.observation import Observation, turns_of
 from nemo_gym_video.episodes.requests import (
     BadRequest,
     ClipRequest,
@@ -31,6 +31,7 @@ from nemo_gym_video.episodes.requests import (
     read_text,
 )
 from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.messages import image_part, text_part, video_part
 
 Transport = Literal["manifest", "clip", "images"]
 Pixels = NDArray[np.uint8]

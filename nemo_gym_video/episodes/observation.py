@@ -34,21 +34,6 @@ class Observation:
         }
 
 
-def text_part(text: str) -> dict[str, Any]:
-    """An ``input_text`` part."""
-    return {"type": "input_text", "text": text}
-
-
-def image_part(url: str) -> dict[str, Any]:
-    """An ``input_image`` part for one still."""
-    return {"type": "input_image", "image_url": url, "detail": "auto"}
-
-
-def video_part(url: str) -> dict[str, Any]:
-    """An ``input_video`` part for a clip or a cached-frame manifest."""
-    return {"type": "input_video", "video_url": url}
-
-
 def turns_of(output: Sequence[Any]) -> list[list[Any]]:
     """Split an episode's output items into model turns.
 

@@ -9,8 +9,9 @@ from typing import Any
 from nemo_gym_video.answers.options import boxed_row
 from nemo_gym_video.episodes.requests import REQUEST_FORMS, TOOLS
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.messages import group_media, iter_media_parts
+from nemo_gym_video.messages import group_media, iter_media_parts, text_part
 from nemo_gym_video.prepare.prompts import read_frame_label
+from nemo_gym_video.prepare.rows import agent_ref, user_message
 from nemo_gym_video.tracking.rows import TrackRow
 
 EXPLORER_AGENT = "clip_explorer_agent"
@@ -49,13 +50,13 @@ def explorer_row(
     groups = group_media(iter_media_parts(conversation, where=where))
     if len(groups) != 1 or groups[0].kind != "video":
         raise RowError("row is not about one video", got=[group.kind for group in groups], where=where)
-    params: dict[str, Any] = {"input": [_user("\n".join([*_EXPLORE, _text(conversation)]))]}
+    params: dict[str, Any] = {"input": [user_message([text_part("\n".join([*_EXPLORE, _text(conversation)]))])]}
     if tools:
         params |= {"tools": [dict(tool) for tool in TOOLS], "parallel_tool_calls": True}
     return {
         **{key: value for key, value in row.items() if key not in _DROPPED},
         "responses_create_params": params,
-        "agent_ref": _agent(EXPLORER_AGENT),
+        "agent_ref": agent_ref(EXPLORER_AGENT),
         "video": groups[0].source,
         **({"explorer": dict(limits)} if limits else {}),
     }
@@ -74,8 +75,8 @@ def stream_row(row: Mapping[str, Any], *, chunk: int, where: Where | None = None
         raise RowError("row does not show stills only", where=where)
     return {
         **{key: value for key, value in row.items() if key not in _DROPPED},
-        "responses_create_params": {"input": [_user(f"{_text(conversation)}\n{_STREAM}")]},
-        "agent_ref": _agent(STREAM_AGENT),
+        "responses_create_params": {"input": [user_message([text_part(f"{_text(conversation)}\n{_STREAM}")])]},
+        "agent_ref": agent_ref(STREAM_AGENT),
         "stream": {"frames": [part.url for part in parts], "chunk": chunk},
     }
 
@@ -88,11 +89,3 @@ def _text(conversation: Any) -> str:
         parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
         texts += [text for text in parts if text and read_frame_label(text) is None]
     return "\n".join(texts)
-
-
-def _user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "input_text", "text": text}]}
-
-
-def _agent(name: str) -> dict[str, str]:
-    return {"type": "responses_api_agents", "name": name}

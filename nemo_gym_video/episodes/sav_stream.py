@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym_video.answers.boxed import BAD_ROW
-from nemo_gym_video.episodes.observation import Observation, image_part, text_part, turns_of
+from nemo_gym_video.episodes.observation import Observation, turns_of
 from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.messages import image_part, text_part
 from nemo_gym_video.prepare.prompts import frame_label
 from nemo_gym_video.tracking.answer import AnswerRefused, Entry, Rules, read_tracks
 from nemo_gym_video.tracking.result import TrackResult

@@ -113,8 +113,9 @@ class Rollouts:
         verifier = VerifierServer(self._client, self._config.resources_server.name, cookies,
                                   timeout_s=self._config.verifier_timeout_s)  # fmt: skip
         try:
-            await self._fetcher.bring(RowRequest.of(row, row_place(row)).conversation, row_place(row))
-            prepared = await self._in_pool(self._prepare, row)
+            request = RowRequest.of(row, row_place(row))
+            await self._fetcher.bring(request.conversation, row_place(row))
+            prepared = await self._in_pool(self._prepare, row, request)
             media = MediaRecord(prepared.contract, row.get(CONTRACT_FIELD))
             media.add(0, prepared.emission)
             async with self._session(row, verifier) as opening:
@@ -136,9 +137,8 @@ class Rollouts:
     async def _in_pool[Result](self, work: Callable[..., Result], *args: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
-    def _prepare(self, row: dict[str, Any]) -> PreparedRow:
+    def _prepare(self, row: dict[str, Any], request: RowRequest) -> PreparedRow:
         where = row_place(row)
-        request = RowRequest.of(row, where)
         emission = self._emitter.emit(request.conversation, where=where)
         return PreparedRow(request, emission, self._contracts.of_row(row, emission, where))
 

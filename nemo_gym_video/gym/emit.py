@@ -25,10 +25,12 @@ from nemo_gym_video.messages import (
     MediaPart,
     as_messages,
     group_media,
+    image_part,
     is_manifest_url,
     iter_media_parts,
     media_mode,
     short_url,
+    video_part,
 )
 from nemo_gym_video.turns.media_id import frames_id
 
@@ -123,12 +125,12 @@ class Emitter:
         blobs = [self._sources.open(part.url, kind="image", where=_place(part, where)) for part in group.parts]
         media_id = frames_id([blob.digest for blob in blobs])
         if self._tagged_frames == "images":
-            parts, form = tuple(_image_part(self._url(blob)) for blob in blobs), "input_images"
+            parts, form = tuple(image_part(self._url(blob)) for blob in blobs), "input_images"
         else:
             paths = tuple(
                 str(self._frame_path(blob, part, where)) for blob, part in zip(blobs, group.parts, strict=True)
             )
-            parts, form = (_video_part(FrameManifest(frame_paths=paths).to_url()),), "manifest"
+            parts, form = (video_part(FrameManifest(frame_paths=paths).to_url()),), "manifest"
         return EmittedItem(kind="video", source=group.source, media_id=media_id, form=form, tagged=True,  # type: ignore[arg-type]
                            frames=len(blobs), parts=parts)  # fmt: skip
 
@@ -140,11 +142,11 @@ class Emitter:
         sent = FrameManifest(frame_paths=paths, fps=manifest.fps, video_backend=manifest.video_backend)
         media_id = frames_id([blob.digest for blob in blobs])
         return EmittedItem(kind="video", source=short_url(url), media_id=media_id, form="manifest", tagged=False,
-                           frames=len(blobs), parts=(_video_part(sent.to_url()),))  # fmt: skip
+                           frames=len(blobs), parts=(video_part(sent.to_url()),))  # fmt: skip
 
     def _single(self, kind: MediaKind, source: str, blob: MediaBlob, *, tagged: bool = False) -> EmittedItem:
         url = self._url(blob)
-        part, form = (_video_part(url), "input_video") if kind == "video" else (_image_part(url), "input_image")
+        part, form = (video_part(url), "input_video") if kind == "video" else (image_part(url), "input_image")
         return EmittedItem(kind=kind, source=source, media_id=blob.digest, form=form, tagged=tagged,  # type: ignore[arg-type]
                            frames=1 if kind == "image" else None, parts=(part,))  # fmt: skip
 
@@ -175,14 +177,6 @@ def _replace(message: Any, places: Mapping[int, tuple[dict[str, Any], ...]]) -> 
             keeps_detail = index in places and sent["type"] == "input_image" and "detail" in part
             parts.append({**sent, "detail": part["detail"]} if keeps_detail else sent)
     return {**message, key: parts}
-
-
-def _image_part(url: str) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": url, "detail": "auto"}
-
-
-def _video_part(url: str) -> dict[str, Any]:
-    return {"type": "input_video", "video_url": url}
 
 
 def _place(part: MediaPart, where: Where | None) -> Where:

@@ -13,13 +13,14 @@ from typing import Any, Literal
 from nemo_gym_video.errors import PreparationError, RowError, Where
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
+from nemo_gym_video.messages import text_part, video_part
 from nemo_gym_video.prepare.caprl_native import Columns, ReadItem, question_count, read_question, read_records
 from nemo_gym_video.prepare.files import stable_seed
 from nemo_gym_video.prepare.frames import store_frames, store_video
 from nemo_gym_video.prepare.options import keeps_order
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
 from nemo_gym_video.prepare.questions import LETTERS, mcqa_prompt
-from nemo_gym_video.prepare.rows import agent_ref, check_text, tagged_frame, text_part, user_message, video_part
+from nemo_gym_video.prepare.rows import agent_ref, check_text, tagged_frame, user_message
 from nemo_gym_video.prepare.sources import opened_clip
 
 AGENT = "mcqa_simple_agent"

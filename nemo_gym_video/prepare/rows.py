@@ -8,27 +8,13 @@ from typing import Any
 
 from nemo_gym_video.contract.rules import DEFAULT_PLACEHOLDERS
 from nemo_gym_video.errors import Where
+from nemo_gym_video.messages import image_part
 from nemo_gym_video.prepare.outcome import Refusal
-
-
-def text_part(text: str) -> dict[str, Any]:
-    """An ``input_text`` part."""
-    return {"type": "input_text", "text": text}
-
-
-def image_part(url: str) -> dict[str, Any]:
-    """A still ``input_image`` part."""
-    return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def tagged_frame(url: str, *, source: str, index: int) -> dict[str, Any]:
     """One frame of a video as a tagged ``input_image`` part; ``index`` is its number in the clip."""
     return {**image_part(url), "_is_video_frame": True, "_video_source": source, "_video_frame_index": index}
-
-
-def video_part(url: str) -> dict[str, Any]:
-    """A native ``input_video`` part."""
-    return {"type": "input_video", "video_url": url}
 
 
 def user_message(content: Sequence[dict[str, Any]]) -> dict[str, Any]:

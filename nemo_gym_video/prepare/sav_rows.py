@@ -20,10 +20,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_gym_video.messages import image_part, text_part
 from nemo_gym_video.prepare.geometry import grid_box, interior_point, mask_pixels
 from nemo_gym_video.prepare.outcome import Refusal
 from nemo_gym_video.prepare.prompts import PROMPT_VERSION, Target, frame_label, track_prompt
-from nemo_gym_video.prepare.rows import agent_ref, image_part, text_part, user_message
+from nemo_gym_video.prepare.rows import agent_ref, user_message
 from nemo_gym_video.tracking.masks import RleMask
 from nemo_gym_video.tracking.schema import Task
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nemo_gym_video.episodes.observation import Observation, text_part
+from nemo_gym_video.episodes.observation import Observation
 from nemo_gym_video.gym.episode import EnvironmentFailed, Episode, ModelCallFailed, SingleTurn, run_episode
+from nemo_gym_video.messages import text_part
 
 QUESTION = {"role": "user", "content": "look"}
 
