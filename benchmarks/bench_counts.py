@@ -9,9 +9,9 @@ import time
 import numpy as np
 
 from benchmarks.common import Comparison, compare
-from nemo_gym_video.tokens.counts import count_request
-from nemo_gym_video.tokens.settings import load_settings
-from nemo_gym_video.tokens.types import CountRequest, MediaSize, RequestCount
+from nemo_gym_video.processors.counts import count_request
+from nemo_gym_video.processors.presets import load_settings
+from nemo_gym_video.processors.regions import CountRequest, MediaSize, RequestCount
 
 _REQUESTS = 10_000
 _LIMIT_SECONDS = 1.0

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.common import Comparison
 from nemo_gym_video.prepare.job import JobSettings, run_job
-from nemo_gym_video.prepare.sav import SavSource
-from nemo_gym_video.prepare.synthetic import synthesize
+from nemo_gym_video.prepare.sav.sav_source import SavSource
+from nemo_gym_video.prepare.synthetic.clips import synthesize
 
 VIDEOS = 24
 ROWS_PER_VIDEO = 8

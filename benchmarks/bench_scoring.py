@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Comparison, compare
-from nemo_gym_video.answers import boxed_row, score_boxed_row
-from nemo_gym_video.tracking import encode, score_tracks
+from nemo_gym_video.tasks.answers import boxed_row, score_boxed_row
+from nemo_gym_video.tasks.tracking import encode, score_tracks
 
 HEIGHT, WIDTH, FRAMES, OBJECTS = 1080, 1920, 64, 3
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.generate import answer, boxed_row, spoiled_row, track_row
-from nemo_gym_video.answers import boxed_row as read_boxed_row
-from nemo_gym_video.answers import score_boxed_row
-from nemo_gym_video.tracking import TrackResult, TrackRow, score_tracks
+from nemo_gym_video.tasks.answers import boxed_row as read_boxed_row
+from nemo_gym_video.tasks.answers import score_boxed_row
+from nemo_gym_video.tasks.tracking import TrackResult, TrackRow, score_tracks
 
 _ANSWERS_A_ROW = 50
 _CHECK_EVERY = 7  # answers; every row is checked

@@ -19,9 +19,9 @@ def main() -> None:
     """Fuzz; arguments are libFuzzer's."""
     import atheris
 
-    with atheris.instrument_imports(include=["nemo_gym_video.answers", "nemo_gym_video.tracking"]):
-        from nemo_gym_video.answers import score_boxed_row
-        from nemo_gym_video.tracking import TrackRow, score_tracks
+    with atheris.instrument_imports(include=["nemo_gym_video.tasks.answers", "nemo_gym_video.tasks.tracking"]):
+        from nemo_gym_video.tasks.answers import score_boxed_row
+        from nemo_gym_video.tasks.tracking import TrackRow, score_tracks
 
     rng = random.Random(0)
     rows = [TrackRow.from_row(track_row(rng)) for _ in range(8)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gym agent server for rows with video and images. Decides nothing: see ``nemo_gym_video.gym.agent``."""
+"""Gym agent server for rows with video and images. Decides nothing: see ``nemo_gym_video.servers.agent``."""
 
 from typing import Annotated, Any
 
@@ -10,9 +10,9 @@ from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from pydantic import PrivateAttr
 
 from nemo_gym_video.errors import NemoGymVideoError
-from nemo_gym_video.gym.agent import Rollouts, read_json_body
-from nemo_gym_video.gym.answers import json_answer, proxied_aggregate_metrics
-from nemo_gym_video.gym.settings import VideoAgentConfig
+from nemo_gym_video.servers.agent import Rollouts, read_json_body
+from nemo_gym_video.servers.agent_config import VideoAgentConfig
+from nemo_gym_video.servers.http_answers import json_answer, proxied_aggregate_metrics
 
 RawBody = Annotated[dict[str, Any], Depends(read_json_body)]
 

@@ -57,8 +57,8 @@ def main(
     from nemo_gym_video.baseline.engine import Engine
     from nemo_gym_video.baseline.processor import MediaProcessor, ProcessorConfig
     from nemo_gym_video.baseline.server import serve
-    from nemo_gym_video.tokens.families.nemotron_omni import NemotronOmniSettings
-    from nemo_gym_video.tokens.settings import load_settings
+    from nemo_gym_video.processors.families.nemotron_omni import NemotronOmniSettings
+    from nemo_gym_video.processors.presets import load_settings
 
     # The server has its own worker threads, and one thread each gives the same result everywhere.
     cv2.setNumThreads(1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nemo_gym_video.baseline.seen import Pixels
-from nemo_gym_video.prepare.questions import COLOURS
+from nemo_gym_video.prepare.synthetic.questions import COLOURS
 
 Mask = NDArray[np.bool_]
 

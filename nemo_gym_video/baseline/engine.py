@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym_video.baseline.chat import ChatMessage, RequestError, media_of, read_messages, render
-from nemo_gym_video.baseline.policy import respond
 from nemo_gym_video.baseline.processor import MediaProcessor
+from nemo_gym_video.baseline.respond import respond
 from nemo_gym_video.baseline.seen import SeenMedia, SeenMessage
 from nemo_gym_video.baseline.tokenizer import IM_END, decode, encode, token_bytes
 

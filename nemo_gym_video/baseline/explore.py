@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from nemo_gym_video.baseline import choose
 from nemo_gym_video.baseline.seen import SeenMessage, text_of
-from nemo_gym_video.prepare.questions import read_options, read_question
+from nemo_gym_video.prepare.synthetic.questions import read_options, read_question
 
 _MAX_CLIPS = 3
 _CLIP_FRAMES = 24

@@ -20,16 +20,16 @@ from nemo_gym_video.baseline.chat import ChatMedia
 from nemo_gym_video.baseline.media_cache import MediaCache
 from nemo_gym_video.baseline.seen import Pixels, SeenMedia
 from nemo_gym_video.baseline.tokenizer import IMAGE, IMG_END, IMG_START, encode
+from nemo_gym_video.media.frame_manifest import open_manifest
 from nemo_gym_video.media.image import read_image
-from nemo_gym_video.media.manifest import open_manifest
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaBlob, MediaSources
 from nemo_gym_video.media.video import open_clip
 from nemo_gym_video.messages import is_manifest_url
-from nemo_gym_video.tokens.counts import count_request
-from nemo_gym_video.tokens.families.nemotron_omni import NemotronOmniSettings
-from nemo_gym_video.tokens.sampling import sample_frames, tubelet_labels
-from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, Region
+from nemo_gym_video.processors.counts import count_request
+from nemo_gym_video.processors.families.nemotron_omni import NemotronOmniSettings
+from nemo_gym_video.processors.regions import CountRequest, ItemCount, MediaSize, Region
+from nemo_gym_video.processors.sampling import sample_frames, tubelet_labels
 
 _LONGEST_SIDE = 768
 

@@ -16,9 +16,9 @@ from typing import Any
 from nemo_gym_video.baseline.follow import Found, follow_box, follow_point
 from nemo_gym_video.baseline.refer import locate
 from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage, like_first, text_of
-from nemo_gym_video.prepare.prompts import Target, read_frame_label, read_track_prompt
-from nemo_gym_video.prepare.questions import COLOURS, read_expression
-from nemo_gym_video.tracking.schema import ID_KEYS, Task
+from nemo_gym_video.prepare.synthetic.questions import COLOURS, read_expression
+from nemo_gym_video.tasks.tracking.prompts import Target, read_frame_label, read_track_prompt
+from nemo_gym_video.tasks.tracking.schema import ID_KEYS, Task
 
 _MAX_TARGETS = 64
 _JITTER = 4.0

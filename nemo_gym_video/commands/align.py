@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from nemo_gym_video.alignment.calls import Alignment, ModelCall, align_calls
 from nemo_gym_video.commands.jsonl import answer_lines, open_lines, parse_object
 from nemo_gym_video.contract import RowContract
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tokens.align import Alignment, ModelCall, align_calls
 
 _KEYS = ("contract", "calls", "media_token_ids")
 _CALL_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "items")

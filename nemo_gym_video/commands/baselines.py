@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from nemo_gym_video.answers.options import boxed_row
 from nemo_gym_video.commands.jsonl import open_lines, parse_object
 from nemo_gym_video.commands.validate import row_kind
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tracking.blind import blind_rewards
-from nemo_gym_video.tracking.rows import TrackRow
+from nemo_gym_video.tasks.boxed.options import boxed_row
+from nemo_gym_video.tasks.tracking.blind import blind_rewards
+from nemo_gym_video.tasks.tracking.track_row import TrackRow
 
 _FULL = 1 - 1e-9
 

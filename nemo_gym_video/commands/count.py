@@ -13,9 +13,9 @@ import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tokens.counts import count_request
-from nemo_gym_video.tokens.settings import ProcessorSettings, load_settings
-from nemo_gym_video.tokens.types import CountRequest, ItemCount, MediaSize, RequestCount
+from nemo_gym_video.processors.counts import count_request
+from nemo_gym_video.processors.presets import ProcessorSettings, load_settings
+from nemo_gym_video.processors.regions import CountRequest, ItemCount, MediaSize, RequestCount
 
 _FIELDS = ("family", "items", "settings", "max_model_len", "text_tokens", "processor_cache", "pruning_rate")
 _ITEM_FIELDS = ("kind", "size", "frames")

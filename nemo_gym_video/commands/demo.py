@@ -35,8 +35,8 @@ def demo(
 
 def prepare_rows(output: Path, *, rows: int, seed: int) -> tuple[Path, list[str]]:
     """Write one file of rows for all environments, in the environments' order; media stand beside it."""
-    from nemo_gym_video.episodes.demo import multi_turn_rows
-    from nemo_gym_video.prepare.demo import demo_rows
+    from nemo_gym_video.prepare.synthetic.demo_rows import demo_rows
+    from nemo_gym_video.prepare.synthetic.multi_turn_demo import multi_turn_rows
 
     folder = output / MEDIA_FOLDER
     shutil.rmtree(folder, ignore_errors=True)

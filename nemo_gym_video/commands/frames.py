@@ -55,7 +55,7 @@ def write_frames(
     from nemo_gym_video.media.image import encode_png
     from nemo_gym_video.media.store import write_whole
     from nemo_gym_video.media.video import frames_between, open_clip
-    from nemo_gym_video.tokens.sampling import sample_frames
+    from nemo_gym_video.processors.sampling import sample_frames
 
     for name, value in (("--start", start), ("--end", end)):
         if value is not None and not math.isfinite(value):

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from nemo_gym_video.alignment import Occurrence, TurnIndex, index_turns
 from nemo_gym_video.commands.jsonl import answer_lines
 from nemo_gym_video.errors import Where
-from nemo_gym_video.turns import Occurrence, TurnIndex, index_turns
 
 
 def index(
@@ -28,7 +28,7 @@ def index(
     found = 0
     settings = None
     if processor is not None:
-        from nemo_gym_video.tokens.settings import load_settings
+        from nemo_gym_video.processors.presets import load_settings
 
         settings = load_settings(processor)
 

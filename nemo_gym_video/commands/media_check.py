@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nemo_gym_video.errors import MediaDecodeError, MediaSourceError, NemoGymVideoError, RowError, Where
+from nemo_gym_video.media.decoder import BoundedDecoder
 from nemo_gym_video.media.policy import MediaLimits
 from nemo_gym_video.media.sources import MediaSources
-from nemo_gym_video.media.worker import BoundedDecoder
 from nemo_gym_video.messages import FrameManifest, MediaKind, is_manifest_url, iter_media_parts
 
 _CACHED = 100_000

@@ -63,8 +63,8 @@ def sav(
     max_model_len: MaxModelLen = None,
 ) -> None:
     """SA-V videos and masks (train, val or test) to point, box or text-referred tracking rows."""
-    from nemo_gym_video.prepare.sav import SavSource
-    from nemo_gym_video.prepare.sav_rows import TrackRules
+    from nemo_gym_video.prepare.sav.sav_rows import TrackRules
+    from nemo_gym_video.prepare.sav.sav_source import SavSource
 
     del transport
     source = SavSource(
@@ -121,8 +121,8 @@ def caprl(
     max_model_len: MaxModelLen = None,
 ) -> None:
     """CapRL-Video-QA or trainer-style questions on videos to multiple-choice rows."""
-    from nemo_gym_video.prepare.caprl import CaprlSource
-    from nemo_gym_video.prepare.caprl_native import Columns
+    from nemo_gym_video.prepare.caprl.caprl_published import Columns
+    from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
 
     source = CaprlSource(
         input=input,
@@ -174,7 +174,7 @@ def synthetic(
     max_model_len: MaxModelLen = None,
 ) -> None:
     """Clips with known truth in the published layouts (OUTPUT/native), and rows of all four environments."""
-    from nemo_gym_video.prepare.suite import SuiteSettings, render_once, suite_sources
+    from nemo_gym_video.prepare.synthetic.suite import SuiteSettings, render_once, suite_sources
 
     suite = SuiteSettings(
         scenes=scenes,

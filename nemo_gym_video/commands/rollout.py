@@ -15,8 +15,8 @@ import typer
 from nemo_gym_video.errors import RowError, ServerStartError
 
 if TYPE_CHECKING:
-    from nemo_gym_video.gym.rollout import Endpoint, Plan
-    from nemo_gym_video.gym.tail import Results
+    from nemo_gym_video.launch.collection import Endpoint, Plan
+    from nemo_gym_video.launch.tail import Results
 
 _SHOWN_PROBLEMS = 20
 
@@ -69,7 +69,7 @@ def _on_terminate(*_: object) -> NoReturn:
 
 
 def _endpoint(model: str, model_url: str | None) -> Endpoint | None:
-    from nemo_gym_video.gym.rollout import Endpoint, probe_endpoint
+    from nemo_gym_video.launch.collection import Endpoint, probe_endpoint
 
     if model_url is None:
         if model != "baseline":
@@ -92,9 +92,9 @@ def _plan(
     names: list[str], rows: Path | None, output: Path, *, endpoint: Endpoint | None, media_root: list[Path],
     limit: int | None, **settings: Any,
 ) -> Plan:  # fmt: skip
-    from nemo_gym_video.gym.catalog import load_environment
-    from nemo_gym_video.gym.inputs import read_inputs
-    from nemo_gym_video.gym.rollout import Plan
+    from nemo_gym_video.launch.catalogue import load_environment
+    from nemo_gym_video.launch.collection import Plan
+    from nemo_gym_video.launch.inputs import read_inputs
 
     environments = tuple(load_environment(name) for name in dict.fromkeys(names))
     agents = {agent.name for one in environments for agent in one.agents}
@@ -122,7 +122,7 @@ def _run(plan: Plan) -> int:
     """Run the plan, print the table and the problems; the exit code."""
     from rich.console import Console
 
-    from nemo_gym_video.gym.rollout import collect, running, write_record
+    from nemo_gym_video.launch.collection import collect, running, write_record
 
     console = Console(stderr=True)
     started = time.monotonic()
@@ -198,7 +198,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _best_blind(plan: Plan, environment: str) -> float | None:
-    from nemo_gym_video.gym.blind import best_blind
+    from nemo_gym_video.tasks.blind_policies import best_blind
 
     own = {agent for agent, name in plan.agents.items() if name == environment}
     return best_blind(item.row for item in plan.inputs.rows if item.agent in own)

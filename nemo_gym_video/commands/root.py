@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nemo_gym_video.root import search_root
+from nemo_gym_video.servers.gym_root import search_root
 
 
 def root() -> None:

@@ -11,7 +11,7 @@ import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tokens.sampling import sample_frames
+from nemo_gym_video.processors.sampling import sample_frames
 
 _KEYS = ("convention", "total", "fps", "num_frames", "target_fps", "temporal_patch_size")
 

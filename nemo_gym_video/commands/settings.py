@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from nemo_gym_video.errors import ProcessorSettingsError
-from nemo_gym_video.tokens.differences import diff_settings
-from nemo_gym_video.tokens.settings import LoadedSettings, ProcessorSettings, read_settings
+from nemo_gym_video.processors.differences import diff_settings
+from nemo_gym_video.processors.presets import LoadedSettings, ProcessorSettings, read_settings
 
 settings = typer.Typer(no_args_is_help=True, help="Processor settings of presets and checkpoint folders.")
 

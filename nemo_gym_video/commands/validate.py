@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nemo_gym_video.answers.options import check_boxed_row
 from nemo_gym_video.commands.jsonl import open_lines, parse_object
 from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
-from nemo_gym_video.tracking.rows import check_track_row
+from nemo_gym_video.tasks.boxed.options import check_boxed_row
+from nemo_gym_video.tasks.tracking.track_row import check_track_row
 
 if TYPE_CHECKING:
     from nemo_gym_video.commands.media_check import MediaCheck

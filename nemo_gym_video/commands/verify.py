@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 import typer
 
-from nemo_gym_video.answers import score_boxed_row
-from nemo_gym_video.answers.options import GradingMode
-from nemo_gym_video.answers.visible import Output
 from nemo_gym_video.commands.jsonl import open_lines, parse_object
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tracking import Rules, score_tracks
+from nemo_gym_video.tasks.answers import score_boxed_row
+from nemo_gym_video.tasks.answers.visible import Output
+from nemo_gym_video.tasks.boxed.options import GradingMode
+from nemo_gym_video.tasks.tracking import Rules, score_tracks
 
 BAD_LINE = "nemo_gym_video:bad_line"
 """``failure_kind`` of a line that holds no answer to score."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from nemo_gym_video.contract.build import Sampling, build_contract, contract_of_row
 from nemo_gym_video.contract.digest import message_digest
-from nemo_gym_video.contract.types import CONTRACT_FIELD, CONTRACT_VERSION, ContractItem, Processor, RowContract
+from nemo_gym_video.contract.row_contract import (
+    CONTRACT_FIELD,
+    CONTRACT_VERSION,
+    ContractItem,
+    Processor,
+    RowContract,
+)
 
 __all__ = [
     "CONTRACT_FIELD",

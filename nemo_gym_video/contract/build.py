@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_gym_video.contract.digest import message_digest
+from nemo_gym_video.contract.row_contract import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.contract.rules import (
     DEFAULT_PLACEHOLDERS,
     checked_groups,
@@ -16,16 +17,15 @@ from nemo_gym_video.contract.rules import (
     place_of_group,
     refuse_placeholders,
 )
-from nemo_gym_video.contract.types import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import ContractError, RowError, Where
 from nemo_gym_video.messages import FrameManifest, MediaGroup, is_manifest_url, media_mode, short_url
-from nemo_gym_video.tokens.families.base import ProcessorSettings
-from nemo_gym_video.tokens.predict import CallState
-from nemo_gym_video.tokens.sampling import default_convention, sample_frames
+from nemo_gym_video.processors.families.base import ProcessorSettings
+from nemo_gym_video.processors.prediction import CallState
+from nemo_gym_video.processors.sampling import default_convention, sample_frames
 
 if TYPE_CHECKING:
+    from nemo_gym_video.media.decoder import BoundedDecoder
     from nemo_gym_video.media.sources import MediaSources
-    from nemo_gym_video.media.worker import BoundedDecoder
 
 TaggedAs = Literal["video", "images"]
 

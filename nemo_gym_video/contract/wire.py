@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nemo_gym_video.contract.types import CONTRACT_VERSION, ContractItem, Processor, RowContract
+from nemo_gym_video.contract.row_contract import CONTRACT_VERSION, ContractItem, Processor, RowContract
 from nemo_gym_video.errors import ContractError, ProcessorSettingsError, Where
-from nemo_gym_video.tokens.families import FAMILIES
-from nemo_gym_video.tokens.families.base import LARGEST, MAX_FRAMES, ProcessorSettings
-from nemo_gym_video.tokens.predict import CallState
-from nemo_gym_video.tokens.settings import load_settings, preset_names
-from nemo_gym_video.tokens.types import Region
+from nemo_gym_video.processors.families import FAMILIES
+from nemo_gym_video.processors.families.base import LARGEST, MAX_FRAMES, ProcessorSettings
+from nemo_gym_video.processors.prediction import CallState
+from nemo_gym_video.processors.presets import load_settings, preset_names
+from nemo_gym_video.processors.regions import Region
 
 _MODES = ("native_video", "tagged_frames", "images", "none")
 _KINDS = ("image", "video")

@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nemo_gym_video.answers.options import check_boxed_row
 from nemo_gym_video.errors import NemoGymVideoError, PreparationError, RowError
 from nemo_gym_video.messages import is_manifest_url
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
-from nemo_gym_video.tracking.rows import check_track_row
+from nemo_gym_video.tasks.boxed.options import check_boxed_row
+from nemo_gym_video.tasks.tracking.track_row import check_track_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,6 @@ def _absolute(url: str, roots: Sequence[Path]) -> str:
 
 @lru_cache(maxsize=4)
 def _settings(processor: str) -> Any:
-    from nemo_gym_video.tokens.settings import load_settings
+    from nemo_gym_video.processors.presets import load_settings
 
     return load_settings(processor)

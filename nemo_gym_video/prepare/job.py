@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare.files import dump_line, remove_leftovers, write_text, written_beside
 from nemo_gym_video.prepare.finish import RowRules, finish
-from nemo_gym_video.prepare.frames import manifest_holds
+from nemo_gym_video.prepare.frame_folders import manifest_holds
 from nemo_gym_video.prepare.merge import MergeRules, Report, finished_report, merge
 from nemo_gym_video.prepare.outcome import Outcome
+from nemo_gym_video.prepare.whole_files import dump_line, remove_leftovers, write_text, written_beside
 
 CHUNK = 8
 """Inputs that are worked on and written together; what a kill can cost each worker."""
@@ -192,7 +192,7 @@ def _done_file(job: Path, chunk: int) -> Path:
 def _work(
     source: Source, output: Path, settings: JobSettings, *, chunks: int, inputs: int, progress: Progress
 ) -> None:
-    from nemo_gym_video.prepare import workers
+    from nemo_gym_video.prepare import executors as workers
 
     job = output / JOB_FOLDER
     open_chunks = [chunk for chunk in range(chunks) if not _is_done(job, output, chunk)]

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from nemo_gym_video.prepare.blind import BlindScores, gets_full_reward
+from nemo_gym_video.prepare.blind_sum import BlindScores, gets_full_reward
 from nemo_gym_video.prepare.card import data_card
-from nemo_gym_video.prepare.files import dump_line, file_digest, stable_seed, write_text, written_beside
 from nemo_gym_video.prepare.outcome import Outcome, Totals
+from nemo_gym_video.prepare.whole_files import dump_line, file_digest, stable_seed, write_text, written_beside
 
 EXAMPLE_ROWS = 5
 ROW_FILES = ("train.jsonl", "validation.jsonl", "example.jsonl")

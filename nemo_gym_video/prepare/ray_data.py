@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare.workers import ONE_CORE, environment, require_ray
+from nemo_gym_video.prepare.executors import ONE_CORE, environment, require_ray
 
 if TYPE_CHECKING:
     from nemo_gym_video.prepare.job import ChunkResult, ChunkTask

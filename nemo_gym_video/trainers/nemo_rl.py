@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nemo_gym_video.alignment import Finding, MediaRef, Occurrence, Turn, index_turns
+from nemo_gym_video.alignment.pixels import DecodedFrames, MediaReader
 from nemo_gym_video.contract import RowContract
 from nemo_gym_video.errors import Where
 from nemo_gym_video.media.image import DecodedImage
-from nemo_gym_video.refs import DecodedFrames, MediaReader
-from nemo_gym_video.tokens.families.base import ProcessorSettings
-from nemo_gym_video.turns import Finding, MediaRef, Occurrence, Turn, index_turns
+from nemo_gym_video.processors.families.base import ProcessorSettings
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -14,8 +14,8 @@ from PIL import Image
 from nemo_gym_video.baseline.engine import Engine
 from nemo_gym_video.baseline.processor import MediaProcessor, ProcessorConfig
 from nemo_gym_video.messages import FrameManifest
-from nemo_gym_video.tokens.families.nemotron_omni import NemotronOmniSettings
-from nemo_gym_video.tokens.settings import load_settings
+from nemo_gym_video.processors.families.nemotron_omni import NemotronOmniSettings
+from nemo_gym_video.processors.presets import load_settings
 
 Pixels = NDArray[np.uint8]
 

@@ -11,13 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from nemo_gym_video.baseline import explore
-from nemo_gym_video.baseline.policy import respond
 from nemo_gym_video.baseline.refer import locate
+from nemo_gym_video.baseline.respond import respond
 from nemo_gym_video.baseline.seen import SeenMedia, SeenMessage
 from nemo_gym_video.baseline.timeline import read_timeline
-from nemo_gym_video.episodes.requests import ClipRequest, read_text
-from nemo_gym_video.episodes.rows import explorer_row
-from nemo_gym_video.prepare.questions import (
+from nemo_gym_video.prepare.synthetic.multi_turn_rows import explorer_row
+from nemo_gym_video.prepare.synthetic.questions import (
     COLOURS,
     SHAPES,
     QuestionKind,
@@ -26,7 +25,8 @@ from nemo_gym_video.prepare.questions import (
     second_option,
     time_option,
 )
-from nemo_gym_video.prepare.scene import outline
+from nemo_gym_video.prepare.synthetic.scene import outline
+from nemo_gym_video.tasks.clip_explorer.requests import ClipRequest, read_text
 
 Pixels = NDArray[np.uint8]
 SIZE = (160, 96)

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from nemo_gym_video.answers.boxed import score_boxed
 from nemo_gym_video.baseline.engine import Engine
-from nemo_gym_video.episodes.clip_explorer import ExplorerEpisode, ExplorerLimits, score_exploration
-from nemo_gym_video.episodes.footage import ClipFootage, StoreWriter
-from nemo_gym_video.episodes.observation import Observation
-from nemo_gym_video.episodes.rows import explorer_row, stream_row
-from nemo_gym_video.episodes.sav_stream import StreamEpisode, StreamRow, score_stream
 from nemo_gym_video.media import video as media_video
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
-from nemo_gym_video.prepare.blind import BlindScores
-from nemo_gym_video.prepare.demo import ENVIRONMENTS, DemoRows, demo_rows
-from nemo_gym_video.tracking.scoring import score_tracks
+from nemo_gym_video.prepare.blind_sum import BlindScores
+from nemo_gym_video.prepare.synthetic.demo_rows import ENVIRONMENTS, DemoRows, demo_rows
+from nemo_gym_video.prepare.synthetic.multi_turn_rows import explorer_row, stream_row
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed
+from nemo_gym_video.tasks.clip_explorer.clip import ClipFootage, StoreWriter
+from nemo_gym_video.tasks.clip_explorer.explorer import ExplorerEpisode, ExplorerLimits, score_exploration
+from nemo_gym_video.tasks.observation import Observation
+from nemo_gym_video.tasks.sav_stream.stream import StreamEpisode, StreamRow, score_stream
+from nemo_gym_video.tasks.tracking.scoring import score_tracks
 
 MARGINS = {"caprl_mcqa": 0.3, "sav_pt_tracks": 0.2, "sav_box_tracks": 0.2, "sav_ref_tracks": 0.2}
 

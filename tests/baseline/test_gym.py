@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from nemo_gym_video.baseline.process import Baseline, start_baseline
+from nemo_gym_video.launch.embedded_policy import Baseline, start_baseline
 from nemo_gym_video.messages import FrameManifest
 
 pytestmark = pytest.mark.servers

@@ -18,7 +18,7 @@ from nemo_gym_video.baseline.tokenizer import IMAGE, IMG_END, IMG_START, decode
 from nemo_gym_video.errors import MediaDecodeError, MediaSourceError, RowError, Where
 from nemo_gym_video.media import image as images
 from nemo_gym_video.messages import FrameManifest
-from nemo_gym_video.prepare.encode import write_clip
+from nemo_gym_video.prepare.synthetic.encode import write_clip
 
 Make = Callable[..., MediaProcessor]
 

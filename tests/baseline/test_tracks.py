@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from nemo_gym_video.baseline import tracks
 from nemo_gym_video.baseline.seen import SeenMedia, SeenMessage
-from nemo_gym_video.prepare.prompts import Target, frame_label, track_prompt
-from nemo_gym_video.tracking.schema import Task, answer_validator
+from nemo_gym_video.tasks.tracking.prompts import Target, frame_label, track_prompt
+from nemo_gym_video.tasks.tracking.schema import Task, answer_validator
 
 Pixels = NDArray[np.uint8]
 SIZE = (200, 100)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from nemo_gym_video.cli import build_app
 from nemo_gym_video.commands.count import answer
 from nemo_gym_video.errors import NemoGymVideoError, Where
-from nemo_gym_video.tokens.settings import preset_names
+from nemo_gym_video.processors.presets import preset_names
 
 
 def run(*arguments: str, stdin: str = "") -> tuple[int, str]:

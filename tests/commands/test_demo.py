@@ -12,7 +12,7 @@ from nemo_gym_video.commands.media_check import MediaCheck
 from nemo_gym_video.errors import Where
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
-from nemo_gym_video.prepare.footage import real_clips_installed
+from nemo_gym_video.prepare.synthetic.backgrounds import real_clips_installed
 
 ROOT = Path(__file__).resolve().parents[2]
 

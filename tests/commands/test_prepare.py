@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from nemo_gym_video.cli import build_app
 from nemo_gym_video.errors import PreparationError
 from nemo_gym_video.prepare.outcome import REASONS
-from nemo_gym_video.root import search_root
+from nemo_gym_video.servers.gym_root import search_root
 
 ROOT = Path(__file__).resolve().parents[2]
 SAV = ROOT / "datasets" / "sav" / "sample"

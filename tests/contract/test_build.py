@@ -11,7 +11,7 @@ from nemo_gym_video.contract import RowContract, Sampling, build_contract, contr
 from nemo_gym_video.errors import ContractError, MediaSourceError, NemoGymVideoError, RowError, Where
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.messages import FrameManifest
-from nemo_gym_video.tokens.settings import load_settings
+from nemo_gym_video.processors.presets import load_settings
 
 NEMOTRON = load_settings("nemotron_omni")
 TEXT = {"type": "input_text", "text": "What happens?"}

@@ -5,8 +5,8 @@ import json
 import re
 from pathlib import Path
 
+from nemo_gym_video.alignment.findings import FindingKind
 from nemo_gym_video.contract import RowContract
-from nemo_gym_video.tokens.findings import FindingKind
 
 PAGE = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="utf-8")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nemo_gym_video.contract import ContractItem, Processor, RowContract
 from nemo_gym_video.errors import ContractError, Where
-from nemo_gym_video.tokens.predict import CallState
-from nemo_gym_video.tokens.settings import load_settings
-from nemo_gym_video.tokens.types import Region
+from nemo_gym_video.processors.prediction import CallState
+from nemo_gym_video.processors.presets import load_settings
+from nemo_gym_video.processors.regions import Region
 
 DIGEST = "sha256:" + "0" * 64
 VIDEO = {"kind": "video", "size": [1920, 1080], "frames": 64}

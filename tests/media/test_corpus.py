@@ -21,9 +21,9 @@ import pytest
 from PIL import Image
 
 from nemo_gym_video.errors import NemoGymVideoError
+from nemo_gym_video.media.decoder import BoundedDecoder
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
-from nemo_gym_video.media.worker import BoundedDecoder
 
 Pixels = npt.NDArray[np.uint8]
 MakeClip = Callable[..., Path]

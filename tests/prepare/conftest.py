@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from nemo_gym_video.prepare.scene import Scene, paint
-from nemo_gym_video.prepare.synthetic import SyntheticSet, default_scene, scene_footage, synthesize
+from nemo_gym_video.prepare.synthetic.clips import SyntheticSet, default_scene, scene_footage, synthesize
+from nemo_gym_video.prepare.synthetic.scene import Scene, paint
 
 SIZE = (192, 108)
 SECONDS = 3.5

@@ -15,14 +15,14 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from nemo_gym_video.answers.options import boxed_row
 from nemo_gym_video.messages import group_media, iter_media_parts, media_mode
-from nemo_gym_video.prepare.caprl import CaprlSource
-from nemo_gym_video.prepare.caprl_native import Columns
-from nemo_gym_video.prepare.encode import write_clip
+from nemo_gym_video.prepare.caprl.caprl_published import Columns
+from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
 from nemo_gym_video.prepare.outcome import Outcome
-from nemo_gym_video.prepare.questions import BOXED_INSTRUCTION, read_options
-from nemo_gym_video.prepare.synthetic import SyntheticSet
+from nemo_gym_video.prepare.synthetic.clips import SyntheticSet
+from nemo_gym_video.prepare.synthetic.encode import write_clip
+from nemo_gym_video.prepare.synthetic.questions import BOXED_INSTRUCTION, read_options
+from nemo_gym_video.tasks.boxed.options import boxed_row
 
 
 def outcomes_of(source: CaprlSource, output: Path) -> list[Outcome]:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nemo_gym_video.media.video import open_clip
-from nemo_gym_video.prepare.encode import write_clip
-from nemo_gym_video.prepare.files import remove_leftovers, written_beside
-from nemo_gym_video.prepare.frames import StoredFrames, manifest_holds, store_frames, store_video
+from nemo_gym_video.prepare.frame_folders import StoredFrames, manifest_holds, store_frames, store_video
+from nemo_gym_video.prepare.synthetic.encode import write_clip
+from nemo_gym_video.prepare.whole_files import remove_leftovers, written_beside
 
 DIGEST = "sha256:" + "ab" * 32
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nemo_gym_video.prepare.geometry import grid_box, grid_of_pixels, interior_point, mask_pixels
-from nemo_gym_video.tracking.masks import encode
+from nemo_gym_video.prepare.sav.geometry import grid_box, grid_of_pixels, interior_point, mask_pixels
+from nemo_gym_video.tasks.tracking.masks import encode
 
 
 def pixel_of(grid: int, extent: int) -> int:

@@ -21,14 +21,14 @@ import pytest
 
 from nemo_gym_video.errors import PreparationError
 from nemo_gym_video.prepare import job as job_module
-from nemo_gym_video.prepare.caprl import CaprlSource
+from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
 from nemo_gym_video.prepare.finish import RowRules
 from nemo_gym_video.prepare.job import JobSettings, prepare_chunk, run_job
 from nemo_gym_video.prepare.merge import MergeRules, Report, split_of
 from nemo_gym_video.prepare.outcome import Outcome
-from nemo_gym_video.prepare.sav import SavSource
-from nemo_gym_video.prepare.sav_rows import TrackRules
-from nemo_gym_video.prepare.synthetic import SyntheticSet
+from nemo_gym_video.prepare.sav.sav_rows import TrackRules
+from nemo_gym_video.prepare.sav.sav_source import SavSource
+from nemo_gym_video.prepare.synthetic.clips import SyntheticSet
 
 Tree = Callable[[Path], dict[str, bytes]]
 COMMAND = [sys.executable, "-c", "from nemo_gym_video.cli import main; main()", "prepare"]
@@ -116,7 +116,7 @@ def test_a_stop_at_any_write_resumes_to_the_same_bytes(
             raise Stopped
         rename(source, target)
 
-    monkeypatch.setattr("nemo_gym_video.prepare.files.os.replace", counted)
+    monkeypatch.setattr("nemo_gym_video.prepare.whole_files.os.replace", counted)
     run(source_of(native, questions), tmp_path / "whole")
     writes = steps
     shutil.rmtree(tmp_path / "whole")

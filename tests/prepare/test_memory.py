@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nemo_gym_video.prepare.encode import write_clip
+from nemo_gym_video.prepare.synthetic.encode import write_clip
 
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from nemo_gym_video.prepare.caprl import CaprlSource
+from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
 from nemo_gym_video.prepare.job import JobSettings, run_job
 source = CaprlSource(input=Path(sys.argv[1]), video_roots=(Path(sys.argv[1]).parent,))
 report = run_job(source, Path(sys.argv[2]), JobSettings(limit=int(sys.argv[3])))

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym_video.errors import Where
-from nemo_gym_video.prepare.options import answer_place, keeps_order, options_from_prose, structured_options
+from nemo_gym_video.prepare.caprl.option_text import (
+    answer_place,
+    keeps_order,
+    options_from_prose,
+    structured_options,
+)
 from nemo_gym_video.prepare.outcome import Refusal
 
 HERE = Where(file="rows.jsonl", line=7)

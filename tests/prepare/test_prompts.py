@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.prepare.prompts import (
+from nemo_gym_video.tasks.tracking.prompts import (
     Target,
     frame_label,
     read_frame_label,
     read_track_prompt,
     track_prompt,
 )
-from nemo_gym_video.tracking.schema import Task, answer_schema
+from nemo_gym_video.tasks.tracking.schema import Task, answer_schema
 
 grid = st.integers(0, 1000)
 frames = st.integers(0, 120)

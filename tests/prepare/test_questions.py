@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym_video.prepare.questions import (
+from nemo_gym_video.prepare.synthetic.questions import (
     BOXED_INSTRUCTION,
     COLOURS,
     SHAPES,

@@ -17,15 +17,15 @@ from PIL import Image
 from pycocotools import mask as coco
 
 from nemo_gym_video.prepare.outcome import Outcome
-from nemo_gym_video.prepare.prompts import read_frame_label, read_track_prompt
-from nemo_gym_video.prepare.sav import SavSource
-from nemo_gym_video.prepare.sav_native import read_json_annotation
-from nemo_gym_video.prepare.sav_rows import TrackRules
-from nemo_gym_video.prepare.scene import Scene, paint
-from nemo_gym_video.prepare.synthetic import HARD, SyntheticSet, hard_scene, scene_footage, synthesize
-from nemo_gym_video.tracking.rows import TrackRow
-from nemo_gym_video.tracking.schema import Task
-from nemo_gym_video.tracking.scoring import score_tracks
+from nemo_gym_video.prepare.sav.sav_published import read_json_annotation
+from nemo_gym_video.prepare.sav.sav_rows import TrackRules
+from nemo_gym_video.prepare.sav.sav_source import SavSource
+from nemo_gym_video.prepare.synthetic.clips import HARD, SyntheticSet, hard_scene, scene_footage, synthesize
+from nemo_gym_video.prepare.synthetic.scene import Scene, paint
+from nemo_gym_video.tasks.tracking.prompts import read_frame_label, read_track_prompt
+from nemo_gym_video.tasks.tracking.schema import Task
+from nemo_gym_video.tasks.tracking.scoring import score_tracks
+from nemo_gym_video.tasks.tracking.track_row import TrackRow
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from nemo_gym_video.prepare.footage import rendered
-from nemo_gym_video.prepare.questions import COLOURS
-from nemo_gym_video.prepare.scene import Plan, Scene, Sprite, design_scene, outline, paint
-from nemo_gym_video.prepare.synthetic import default_scene
+from nemo_gym_video.prepare.synthetic.backgrounds import rendered
+from nemo_gym_video.prepare.synthetic.clips import default_scene
+from nemo_gym_video.prepare.synthetic.questions import COLOURS
+from nemo_gym_video.prepare.synthetic.scene import Plan, Scene, Sprite, design_scene, outline, paint
 
 
 def still(shape: str, *, x: float, y: float, radius: float, colour: str = "red", angle: float = 0.0) -> Sprite:

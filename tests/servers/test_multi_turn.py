@@ -1,238 +1,381 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both multi-turn environments through real servers and the embedded baseline: every turn has its own media.
-
-What each turn should hold is worked out here from the media parts of the rollout alone: frames and sizes read with
-PyAV and Pillow, counted by the processor's rules, compared with the stretches of the media id in the prompts.
-"""
+"""Whole multi-turn rollouts through the agent and the real verifier apps, with a scripted model."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
-import os
-import random
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import aiohttp
-import av
 import pytest
 from PIL import Image
 
-from nemo_gym_video.gym.catalog import load_environment
-from nemo_gym_video.gym.inputs import read_inputs
-from nemo_gym_video.gym.rollout import BASELINE_CONTEXT, BASELINE_FRAMES
-from nemo_gym_video.tokens.counts import count_request
-from nemo_gym_video.tokens.sampling import sample_frames
-from nemo_gym_video.tokens.settings import load_settings
-from nemo_gym_video.tokens.types import CountRequest, MediaSize
-from nemo_gym_video.turns import TurnIndex, index_turns
-
-pytestmark = pytest.mark.servers
+from nemo_gym_video.alignment import index_turns
+from nemo_gym_video.messages import FrameManifest
+from nemo_gym_video.prepare.synthetic.multi_turn_rows import explorer_row
+from tests.servers.in_process import SAYS, Reply, World, example_rows, function_call, message
 
 MEDIA = 18
-SETTINGS = load_settings("nemotron_omni")
-TRANSPORTS = ("manifest", "clip", "images")
-CHUNKS = (3, 6, 40)
-ENVIRONMENTS = ("clip_explorer", "sav_stream")
+ASK = '<request>{"clip": {"start": 1.0, "end": 1.5}}</request>'
+CROP = '<request>{"crop": {"time": 1.0, "box": [0, 0, 500, 500]}}</request>'
+TOO_LONG = json.dumps(
+    {"id": "resp_2", "output": [message("")], "incomplete_details": {"reason": "max_output_tokens"}}
+)
+BOXED = "It is \\boxed{A}."
 
 
-def media_runs(ids: Sequence[int]) -> list[int]:
+def media_runs(ids: list[int]) -> list[int]:
+    """Lengths of the maximal stretches of the media id, found without the package's own code."""
     return [len(list(group)) for is_media, group in groupby(ids, key=lambda one: one == MEDIA) if is_media]
 
 
-def size_of(part: Mapping[str, Any]) -> MediaSize | None:
-    """What the engine sees of a media part; None for text."""
-    if part["type"] == "input_text":
-        return None
-    if part["type"] == "input_image":
-        with Image.open(path_of(part["image_url"])) as image:
-            return MediaSize("image", *image.size)
-    url = part["video_url"]
-    if url.startswith("data:"):
-        body = json.loads(base64.b64decode(url.partition(",")[2]).partition(b"\n")[2])
-        with Image.open(body["frame_paths"][0]) as image:
-            return MediaSize("video", *image.size, len(body["frame_paths"]))
-    with av.open(path_of(url)) as clip:
-        stream = clip.streams.video[0]
-        total = sum(1 for _ in clip.decode(stream))
-        sample = sample_frames("nemo_rl", total=total, fps=float(stream.average_rate or 1),
-                               num_frames=BASELINE_FRAMES, temporal_patch_size=2)  # fmt: skip
-        return MediaSize("video", stream.width, stream.height, len(sample.indices))
+def explorer(tmp_path: Path, *script: SAYS, **agent: Any) -> World:
+    return World("clip_explorer", script, tmp_path / "store", **agent)
 
 
-def path_of(url: str) -> str:
-    return unquote(urlsplit(url).path)
+def row(**changes: Any) -> dict[str, Any]:
+    return {**example_rows("clip_explorer")[0], **changes}
 
 
-def turns_by_hand(rollout: Mapping[str, Any]) -> Iterator[tuple[list[MediaSize], dict[str, Any]]]:
-    """For every trained item: the media shown since the one before it, and the item."""
-    shown: list[MediaSize] = []
-    for item in [*rollout["response"]["seed_obs"], *rollout["response"]["output"]]:
-        content = item.get("content") or []
-        if item.get("role") == "user" and isinstance(content, list):
-            shown += [size for part in content if (size := size_of(part)) is not None]
-        if item.get("generation_token_ids"):
-            yield shown, item
-            shown = []
-    assert shown == []
-
-
-def check(rollout: Mapping[str, Any]) -> TurnIndex:
-    """Hold a rollout's index to what the turns hold by hand; returns the index."""
-    index = index_turns(rollout)
+def indexed_runs(result: dict[str, Any]) -> list[list[int]]:
+    """Run lengths turn by turn as the indexer finds them; no finding may stand beside them."""
+    index = index_turns(result)
     assert index.findings == ()
     assert index.unclaimed == ()
-    assert rollout["media_findings"] == []
-    assert not rollout["mask_sample"]
-    by_hand = list(turns_by_hand(rollout))
-    assert len(by_hand) == len(index.turns) == len(rollout["model_call_metadata"])
-    so_far: list[MediaSize] = []
-    seen_runs = 0
-    for turn, (new, item) in zip(index.turns, by_hand, strict=True):
-        count = count_request(SETTINGS, CountRequest(items=(*so_far, *new), max_model_len=BASELINE_CONTEXT))
-        expected = [list(one.run_lengths) for one in count.items[len(so_far) :]]
-        prompt = item["prompt_token_ids"]
-        runs = media_runs(prompt)
-        assert runs[seen_runs:] == [length for lengths in expected for length in lengths]
-        assert [media.kind for media in turn.media] == [size.kind for size in new]
-        for media, lengths in zip(turn.media, expected, strict=True):
-            assert list(media.run_lengths) == lengths == [end - start for start, end in media.spans]
-            for start, end in media.spans:
-                assert set(prompt[start:end]) == {MEDIA}
-                assert MEDIA not in (prompt[start - 1], prompt[end])
-        so_far += new
-        seen_runs = len(runs)
-    return index
+    return [[length for media in turn.media for length in media.run_lengths] for turn in index.turns]
 
 
-@pytest.fixture(scope="module")
-def inputs() -> Any:
-    """Example rows of both environments: clips in every form, chunks of several sizes."""
-    environments = [load_environment(name) for name in ENVIRONMENTS]
-    examples = [example for one in environments for example in one.examples]
-    read = read_inputs(examples, {agent.name for one in environments for agent in one.agents})
-    changed = []
-    for item in read.rows:
-        changes: list[dict[str, Any]]
-        if item.agent == "clip_explorer_agent":
-            changes = [{"explorer": {"transport": transport}} for transport in TRANSPORTS]
-        else:
-            changes = [{"stream": {**item.row["stream"], "chunk": chunk}} for chunk in CHUNKS]
-        changed += [replace(item, row={**item.row, **change}) for change in changes]
-    return replace(read, rows=changed)
+def new_runs(world: World) -> list[list[int]]:
+    """Run lengths that each prompt adds to the one before."""
+    runs = [media_runs(prompt) for prompt in world.model.prompts]
+    before = [0, *map(len, runs)]
+    return [found[count:] for found, count in zip(runs, before, strict=False)]
 
 
-def test_every_turn_holds_what_it_was_shown(mixed: Any, inputs: Any, tmp_path: Path) -> None:
-    rollouts = mixed.rollouts(tmp_path / "out", inputs=inputs, concurrency=8)
-    assert len(rollouts) == 30
-    turns: dict[str, list[int]] = {}
-    for rollout in rollouts:
-        index = check(rollout)
-        turns.setdefault(rollout["agent_ref"]["name"], []).append(len(index.turns))
-    # The baseline asks for at least one clip, and tracks across chunks.
-    assert min(turns["clip_explorer_agent"]) >= 2
-    assert Counter(turns["sav_stream_agent"])[1] == 5
-    assert max(turns["sav_stream_agent"]) >= 6
-    for name, floor in (("clip_explorer_agent", 0.7), ("sav_stream_agent", 0.8)):
-        rewards = [rollout["reward"] for rollout in rollouts if rollout["agent_ref"]["name"] == name]
-        assert sum(rewards) / len(rewards) >= floor
+@pytest.mark.parametrize("transport", ["manifest", "clip", "images"])
+def test_every_turn_has_the_runs_of_what_it_was_shown(tmp_path: Path, transport: str) -> None:
+    world = explorer(tmp_path, ASK, CROP, "not a request", BOXED)
+    result = world.run(row(explorer={"transport": transport}))
+    assert result["termination_reason"] == "answered"
+    assert result["reward"] == 1.0
+    assert not result["mask_sample"]
+    assert result["media_findings"] == []
+    # 8 frames of the overview, 13 of the clip; a tubelet of a video is two. A cut clip is sampled by the
+    # engine, which takes whole tubelets.
+    runs = {"manifest": [4, 7, 1, 0], "clip": [4, 6, 1, 0], "images": [8, 13, 1, 0]}
+    assert [len(found) for found in new_runs(world)] == runs[transport]
+    assert indexed_runs(result) == new_runs(world)
 
 
-@pytest.mark.slow
-def test_two_hundred_rollouts_at_once(mixed: Any, inputs: Any, tmp_path: Path) -> None:
-    rollouts = mixed.rollouts(tmp_path / "out", inputs=inputs, concurrency=32, num_repeats=7,
-                              request={"temperature": 1.0})  # fmt: skip
-    assert len(rollouts) == 210
-    for rollout in rollouts:
-        check(rollout)
-    for name in ENVIRONMENTS:
-        assert asyncio.run(open_sessions(mixed.servers.urls[name])) == 0
+def test_tagged_frames_as_images_change_nothing_for_what_the_environment_shows(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, BOXED, tagged_frames="images")
+    result = world.run(row())
+    assert result["media_findings"] == []
+    assert indexed_runs(result) == new_runs(world)
+    assert [len(runs) for runs in new_runs(world)] == [4, 7]
 
 
-async def open_sessions(url: str) -> int:
-    async with aiohttp.ClientSession() as http, http.get(f"{url}/sessions") as answer:
-        return int((await answer.json())["open"])
+def test_media_as_data_urls_are_counted_alike(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, CROP, BOXED, media_urls="data")
+    result = world.run(row(explorer={"transport": "clip"}))
+    assert result["media_findings"] == []
+    assert indexed_runs(result) == new_runs(world)
 
 
-def descriptors(urls: Sequence[str]) -> dict[str, int]:
-    """Open descriptors of every process that holds one of these listening sockets, by process id."""
-    ports = {f"{urlsplit(url).port:04X}" for url in urls}
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    sockets = {f"socket:[{line[9]}]" for line in lines if line[1][-4:] in ports and line[3] == "0A"}
-    assert len(sockets) == len(urls)
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):
-            links = [os.readlink(link) for link in folder.iterdir()]
-            if sockets & {*links}:
-                found[folder.parent.name] = len(links)
-    return found
+def test_evidence_stands_on_the_turn_that_saw_it(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, CROP, BOXED)
+    result = world.run(row())
+    calls = result["model_call_metadata"]
+    assert [call["model_call_id"] for call in calls] == ["resp_1", "resp_2", "resp_3"]
+    assert [call["turn_id"] for call in calls] == [1, 2, 3]
+    assert [len(call["media_ids"]) for call in calls] == [1, 1, 1]
+    occurrences = result["media_occurrences"]
+    assert [one["model_call_id"] for one in occurrences] == ["resp_1", "resp_2", "resp_3"]
+    for one, call, prompt, runs in zip(occurrences, calls, world.model.prompts, new_runs(world), strict=True):
+        assert [one["media_id"]] == call["media_ids"]
+        assert one["occurrence_ordinal"] == 0
+        assert one["media_id"] in result["media_assets"]
+        start, end = one["placeholder_span_or_position"]
+        assert prompt[start] == prompt[end - 1] == MEDIA
+        assert prompt[start - 1] != MEDIA != prompt[end]
+        sidecars = one["model_specific_sidecars"]
+        assert sidecars["run_lengths"] == runs == [end - start for start, end in sidecars["spans"]]
+        assert call["processor_fingerprint"] == result["processor_fingerprint"]
+    assert [one["model_specific_sidecars"]["frames"] for one in occurrences] == [8, 13, 1]
+    # The indexer names the same assets at the same places.
+    told = [
+        (media.media_id, [list(span) for span in media.spans])
+        for turn in index_turns(result).turns
+        for media in turn.media
+    ]
+    assert told == [(one["media_id"], one["model_specific_sidecars"]["spans"]) for one in occurrences]
 
 
-async def abandon(http: aiohttp.ClientSession, url: str, row: Any, seconds: float) -> None:
-    """Start a rollout and hang up after ``seconds``."""
-    with suppress(TimeoutError, aiohttp.ClientError):
-        async with http.post(f"{url}/run", json=row, timeout=aiohttp.ClientTimeout(total=seconds)) as answer:
-            await answer.read()
+def test_the_same_clip_asked_for_twice_is_one_asset_seen_twice(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, ASK, BOXED)
+    result = world.run(row())
+    ids = [one["media_id"] for one in result["media_occurrences"]]
+    assert len(ids) == 3
+    assert ids[1] == ids[2] != ids[0]
+    assert len(result["media_assets"]) == 2
+    assert indexed_runs(result) == new_runs(world)
 
 
-async def hang_up(urls: Mapping[str, str], items: Sequence[Any], longest: float) -> int:
-    """Abandon a rollout of every item at a random moment; the most sessions that were seen open meanwhile."""
-    rng = random.Random(7)
-    most = 0
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        moments = [0.05 + longest * rng.random() for _ in items]
-        rush = asyncio.gather(*(abandon(http, urls[item.agent], item.row, moment)
-                                for item, moment in zip(items, moments, strict=True)))  # fmt: skip
-        while not rush.done():
-            most = max(most, await open_sessions(urls["clip_explorer"]))
-            await asyncio.sleep(0.02)
-        await rush
-    return most
+def tool_row() -> dict[str, Any]:
+    source = example_rows("clip_explorer")[0]
+    content = source["responses_create_params"]["input"][0]["content"]
+    asked = {"role": "user", "content": [{"type": "input_video", "video_url": source["video"]}, *content]}
+    return explorer_row({**source, "responses_create_params": {"input": [asked]}}, tools=True)
 
 
-async def sessions_left(urls: Mapping[str, str], *, patience: float) -> int:
-    """Sessions that are still open after ``patience`` seconds; 0 as soon as none is."""
-    left = 1
-    for _ in range(round(patience / 0.1)):
-        left = sum([await open_sessions(urls[name]) for name in ENVIRONMENTS])
-        if left == 0:
-            break
-        await asyncio.sleep(0.1)
-    return left
+def test_parallel_calls_are_answered_in_order_and_their_media_in_one_message(tmp_path: Path) -> None:
+    calls = [
+        function_call("c1", "clip", start=1.0, end=1.5, fps=4),
+        function_call("c2", "crop", time=90.0, box=[0, 0, 500, 500]),
+        function_call("c3", "frames", times=[0.5, 2.0]),
+    ]
+    world = explorer(tmp_path, calls, BOXED)
+    result = world.run(tool_row())
+    assert result["reward"] == 1.0
+    output = result["response"]["output"]
+    assert [item["type"] for item in output] == [*["function_call"] * 3, *["function_call_output"] * 3,
+                                                 "message", "message"]  # fmt: skip
+    answers = output[3:6]
+    assert [item["call_id"] for item in answers] == ["c1", "c2", "c3"]
+    for item in answers:
+        assert len(item["output"]) < 200
+        assert not item["output"].lower().startswith(("http", "file:", "data:"))
+    assert "outside" in answers[1]["output"]
+    assert output[6]["role"] == "user"
+    kinds = [part["type"] for part in output[6]["content"] if part["type"] != "input_text"]
+    assert kinds == ["input_video", "input_image", "input_image"]
+    assert [len(runs) for runs in new_runs(world)] == [4, 4]
+    assert indexed_runs(result) == new_runs(world)
+    places = [(media.place.origin, media.place.message) for media in index_turns(result).turns[1].media]
+    assert places == [("output", 6)] * 3
 
 
-def test_clients_that_hang_up_leave_no_session(mixed: Any, inputs: Any) -> None:
-    """Gym's server cancels an abandoned /run, and the agent closes what it opened; nothing goes idle."""
-    urls = mixed.servers.urls
-    assert max([asyncio.run(hang_up(urls, inputs.rows * 2, longest)) for longest in (2.0, 8.0)]) > 0
-    assert asyncio.run(sessions_left(urls, patience=20)) == 0
+def test_a_call_that_only_gets_advice_brings_no_message(tmp_path: Path) -> None:
+    world = explorer(tmp_path, [function_call("c1", "zoom")], "\\boxed{B} or so", BOXED)
+    result = world.run(tool_row())
+    assert [item["type"] for item in result["response"]["output"]] == [
+        "function_call", "function_call_output", "message"
+    ]  # fmt: skip
+    assert result["reward"] == 0.0
+    assert result["episode"]["bad_requests"] == 1
 
 
-@pytest.mark.slow
-def test_a_thousand_clients_that_hang_up_leave_nothing(mixed: Any, inputs: Any) -> None:
-    urls = mixed.servers.urls
-    servers = [urls[name] for name in (*ENVIRONMENTS, *(f"{name}_agent" for name in ENVIRONMENTS))]
-    asyncio.run(hang_up(urls, inputs.rows, 5.0))
-    assert asyncio.run(sessions_left(urls, patience=60)) == 0
-    time.sleep(20)  # connections are kept alive for a while
-    before = descriptors(servers)
-    items = (inputs.rows * 34)[:1000]
-    assert asyncio.run(hang_up(urls, items, 20.0)) > 0
-    assert asyncio.run(sessions_left(urls, patience=120)) == 0
-    deadline = time.monotonic() + 60
-    while sum((after := descriptors(servers)).values()) > sum(before.values()) and time.monotonic() < deadline:
-        time.sleep(1)
-    assert after.keys() == before.keys()
-    assert sum(after.values()) <= sum(before.values())
-    store = mixed.plan.output / "media"
-    assert {path.suffix for path in store.rglob("*") if path.is_file()} <= {".png", ".mp4", ".jpg"}
+def test_an_observation_that_does_not_fit_is_not_sent(tmp_path: Path) -> None:
+    full = explorer(tmp_path, ASK, BOXED)
+    full.run(row())
+    first, second = map(len, full.model.prompts)
+    world = explorer(tmp_path, ASK, BOXED, max_model_len=(first + second) // 2, answer_reserve=0)
+    result = world.run(row())
+    assert result["termination_reason"] == "token_budget"
+    assert len(world.model.prompts) == 1
+    assert [item["role"] for item in result["response"]["output"]] == ["assistant"]
+    assert not result["mask_sample"]
+    assert result["reward"] == 0.0
+    assert result["reason"] != "bad_row"
+    # What was not sent is nobody's media.
+    assert len(result["media_occurrences"]) == 1
+    assert len(result["media_contract"]["items"]) == 1
+    assert indexed_runs(result) == new_runs(world)
+
+
+def test_an_observation_that_just_fits_is_sent(tmp_path: Path) -> None:
+    full = explorer(tmp_path, ASK, BOXED)
+    full.run(row())
+    room = len(full.model.prompts[1]) + 200
+    world = explorer(tmp_path, ASK, BOXED, max_model_len=room, answer_reserve=0)
+    assert world.run(row())["termination_reason"] == "answered"
+
+
+def test_turn_limits_of_environment_and_agent(tmp_path: Path) -> None:
+    by_environment = explorer(tmp_path, ASK).run(row(explorer={"max_turns": 3}))
+    assert by_environment["termination_reason"] == "turn_limit"
+    assert by_environment["episode"]["turns"] == 3
+    by_agent = explorer(tmp_path, ASK, max_turns=2).run(row())
+    assert by_agent["termination_reason"] == "turn_limit"
+    for result, turns in ((by_environment, 3), (by_agent, 2)):
+        assert not result["mask_sample"]
+        assert result["reward"] == 0.0
+        assert len(index_turns(result).turns) == turns
+        assert index_turns(result).unclaimed == ()
+
+
+def test_a_refused_prompt_ends_the_episode_and_is_not_masked(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, (400, "prompt is too long"))
+    result = world.run(row())
+    assert result["termination_reason"] == "model_error"
+    assert not result.get("mask_sample")
+    assert "400" in result["failure_reason"]
+    assert len(result["media_occurrences"]) == 1
+    assert result["media_findings"] == []
+
+
+def test_a_prompt_too_long_for_the_engine_ends_the_episode_with_its_evidence(tmp_path: Path) -> None:
+    # What Gym's model server makes of it: an empty answer, cut off, without token ids.
+    world = explorer(tmp_path, ASK, (200, TOO_LONG))
+    result = world.run(row())
+    assert result["termination_reason"] == "prompt_refused"
+    assert not result.get("mask_sample")
+    assert len(result["model_call_metadata"]) == len(result["media_occurrences"]) == 1
+    assert result["media_findings"] == []
+    index = index_turns(result)
+    assert [len(turn.media) for turn in index.turns] == [1]
+    assert [media.kind for media in index.unclaimed] == ["video"]
+
+
+def test_a_lost_session_is_named(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, ASK, BOXED)
+    steps = 0
+
+    def lose(path: str) -> None:
+        nonlocal steps
+        steps += path == "/step"
+        if steps == 2:
+            world.server._sessions.close_all()
+
+    world.client.before = lose
+    result = world.run(row())
+    assert result["mask_sample"] is True
+    assert result["failure_kind"] == "session_lost"
+    assert "expired" in result["failure_reason"]
+
+
+def test_an_engine_that_cannot_be_reached_masks(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, (500, "Cannot connect to host engine:8000"))
+    result = world.run(row())
+    assert result["termination_reason"] == "model_error"
+    assert result["mask_sample"] is True
+    assert result["failure_kind"] == "transport_unreachable"
+
+
+@pytest.mark.parametrize("path", ["/step", "/verify", "/seed_session"])
+def test_an_environment_error_masks_and_closes(tmp_path: Path, path: str) -> None:
+    world = explorer(tmp_path, ASK, BOXED)
+    world.client.before = lambda asked: Reply(500, b"broken") if asked == path else None
+    result = world.run(row())
+    assert result["mask_sample"] is True
+    assert path in result["failure_reason"]
+    assert result["failure_kind"] == "verifier_error"
+    assert ("/close_session" in world.client.paths) is (path != "/seed_session")
+
+
+def test_a_bad_row_is_told_in_a_sentence(tmp_path: Path) -> None:
+    result = explorer(tmp_path, BOXED).run(row(video="nowhere.mp4"))
+    assert result["mask_sample"] is True
+    assert "nowhere.mp4" in result["failure_reason"]
+
+
+@pytest.mark.parametrize("path", ["/seed_session", "/step", "/v1/responses", "/verify"])
+def test_a_cancelled_rollout_closes_its_session(tmp_path: Path, path: str) -> None:
+    world = explorer(tmp_path, ASK, BOXED)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(world.arun(row()))
+
+        def stop(asked: str) -> None:
+            if asked == path:
+                task.cancel()
+
+        world.client.before = stop
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for _ in range(100):
+            if world.client.paths[-1] == "/close_session" and world.open_sessions == 0:
+                return
+            await asyncio.sleep(0.05)
+
+    asyncio.run(cancelled())
+    assert world.client.paths[-1] == "/close_session"
+    assert world.open_sessions == 0
+
+
+def test_stream_chunks_stand_on_their_turns(tmp_path: Path) -> None:
+    source = example_rows("sav_stream")[0]
+    world = World("sav_stream", ["no answer"], tmp_path / "store")
+    result = world.run(source)
+    urls = source["stream"]["frames"]
+    size = source["stream"]["chunk"]
+    chunks = [size + 1, *[size] * ((len(urls) - 1 - size) // size)]
+    chunks += [len(urls) - sum(chunks)] if sum(chunks) < len(urls) else []
+    assert [len(runs) for runs in new_runs(world)] == chunks
+    assert indexed_runs(result) == new_runs(world)
+    assert result["termination_reason"] == "all_frames_seen"
+    assert {chunk["reason"] for chunk in result["chunks"]} == {"no_envelope"}
+    assert not result["mask_sample"]
+
+
+def test_manifests_name_files_in_the_store(tmp_path: Path) -> None:
+    world = explorer(tmp_path, ASK, BOXED)
+    world.run(row())
+    part = world.model.inputs[1][-1]["content"][1]
+    manifest = FrameManifest.from_url(part["video_url"])
+    assert all(Path(path).is_relative_to(tmp_path) for path in manifest.frame_paths)
+
+
+def frames_of(folder: Path, count: int) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{index}.png" for index in range(count)]
+    for index, path in enumerate(paths):
+        Image.new("RGB", (64, 48), (index, 90, 9)).save(path)
+    return paths
+
+
+def with_media(source: dict[str, Any], *parts: dict[str, Any]) -> dict[str, Any]:
+    """The row with media parts of its own before its words."""
+    content = source["responses_create_params"]["input"][0]["content"]
+    return {**source, "responses_create_params": {"input": [{"role": "user", "content": [*parts, *content]}]}}
+
+
+@pytest.mark.parametrize(("form", "runs"), [("manifest", 2), ("images", 4)])
+def test_tagged_frames_of_the_row_stand_before_what_the_environment_shows(
+    tmp_path: Path, form: str, runs: int
+) -> None:
+    frames = frames_of(tmp_path / "store", 4)
+    parts = [
+        {
+            "type": "input_image",
+            "image_url": str(path),
+            "detail": "auto",
+            "_is_video_frame": True,
+            "_video_source": "hint.mp4",
+        }
+        for path in frames
+    ]
+    world = explorer(tmp_path, ASK, BOXED, tagged_frames=form, allow_mixed=True)
+    result = world.run(with_media(row(), *parts))
+    assert result["media_mode"] == "tagged_frames"
+    assert result["media_findings"] == []
+    assert [len(found) for found in new_runs(world)] == [runs + 4, 7]
+    assert indexed_runs(result) == new_runs(world)
+    first = index_turns(result).turns[0].media
+    assert [(media.kind, media.frames) for media in first] == [("video", 4), ("video", 8)]
+    assert first[0].tagged is (form == "images")
+    assert [media.media_id for media in first] == result["model_call_metadata"][0]["media_ids"]
+
+
+def test_one_picture_by_path_uri_and_data_url_is_one_asset(tmp_path: Path) -> None:
+    (picture,) = frames_of(tmp_path / "store", 1)
+    digest = "sha256:" + hashlib.sha256(picture.read_bytes()).hexdigest()
+    data = base64.b64encode(picture.read_bytes()).decode()
+    urls = [picture.name, str(picture), picture.as_uri(), f"data:image/png;base64,{data}"]
+    parts = [{"type": "input_image", "image_url": url, "detail": "auto"} for url in urls]
+    world = explorer(tmp_path, ASK, BOXED)
+    result = world.run(with_media(row(), *parts))
+    stills = [one for one in result["media_occurrences"] if one["model_specific_sidecars"]["kind"] == "image"]
+    assert [one["media_id"] for one in stills] == [digest] * 4
+    assert [one["occurrence_ordinal"] for one in stills] == [0, 1, 2, 3]
+    spans = [one["placeholder_span_or_position"] for one in stills]
+    assert spans == sorted(spans)
+    assert len({tuple(span) for span in spans}) == 4
+    assert len(result["media_assets"]) == 3  # the picture, the overview, the clip
+    assert "base64" not in json.dumps(result["media_assets"][digest])
+    assert [media.media_id for media in index_turns(result).turns[0].media[:4]] == [digest] * 4
+    assert indexed_runs(result) == new_runs(world)

@@ -16,22 +16,18 @@ PACKAGE = ROOT / "nemo_gym_video"
 # From the ground up; a floor imports only from below or from itself.
 FLOORS = (
     "errors",
-    "root",
     "messages",
     "media",
-    "tokens",
+    "processors",
     "contract",
-    "capture",
-    "turns",
-    "refs",
-    "evidence",
-    "answers",
-    "tracking",
+    "alignment",
+    "tasks",
     "prepare",
-    "episodes",
-    "baseline",
     "trainers",
-    "gym",
+    "report",
+    "servers",
+    "launch",
+    "baseline",
     "commands",
     "cli",
 )
@@ -73,12 +69,12 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def test_an_upward_import_is_seen() -> None:
-    assert upward_imports("media", {"nemo_gym_video.tokens.runs", "numpy"}) == ["tokens"]
+    assert upward_imports("media", {"nemo_gym_video.alignment.runs", "numpy"}) == ["alignment"]
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_the_top_floors_know_the_servers(path: Path) -> None:
-    if _floor(path) in ("gym", "commands", "cli"):
+    if _floor(path) in ("servers", "launch", "commands", "cli"):
         return
     assert {name.split(".")[0] for name in _imports(path)} & SERVER_PACKAGES == set()
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nemo_gym_video.turns import index
+from nemo_gym_video.alignment import turns as index
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from nemo_gym_video.alignment.pixels import MediaReader
 from nemo_gym_video.errors import MediaSourceError
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.messages import FrameManifest
-from nemo_gym_video.refs import MediaReader
 from nemo_gym_video.trainers.nemo_rl import nemo_rl_turns
 
 FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "rollouts").glob("*.json"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Gym resources server for multiple-choice rows with a ``\boxed{}`` letter: see ``nemo_gym_video.answers``."""
+r"""Gym resources server: multiple-choice rows with a ``\boxed{}`` letter: see ``nemo_gym_video.tasks.boxed``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,8 +8,8 @@ from typing import Any, Literal
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.verifier_fixture import VerifierFixture
 
-from nemo_gym_video.gym.stateless import StatelessConfig, StatelessServer
-from nemo_gym_video.gym.verifier import ScoringRequest, nothing_to_seed, offline
+from nemo_gym_video.servers.stateless import StatelessConfig, StatelessServer
+from nemo_gym_video.servers.verifier import ScoringRequest, nothing_to_seed, offline
 
 
 class BoxedMcqaConfig(StatelessConfig):

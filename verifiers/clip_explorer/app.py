@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gym resources server for questions about a clip shown on request: ``nemo_gym_video.episodes.clip_explorer``."""
+"""Gym resources server for questions about a clip shown on request: ``nemo_gym_video.tasks.clip_explorer``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,21 +9,21 @@ from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.verifier_fixture import VerifierFixture
 from pydantic import Field, PrivateAttr
 
-from nemo_gym_video.episodes.clip_explorer import (
+from nemo_gym_video.errors import RowError
+from nemo_gym_video.media.decoder import BoundedDecoder
+from nemo_gym_video.media.sources import MediaSources
+from nemo_gym_video.media.store import ContentStore
+from nemo_gym_video.servers.agent_config import MediaSettings
+from nemo_gym_video.servers.stepping import SteppedEpisode, SteppingConfig, SteppingServer
+from nemo_gym_video.servers.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
+from nemo_gym_video.tasks.clip_explorer.clip import ClipFootage, StoreWriter
+from nemo_gym_video.tasks.clip_explorer.explorer import (
     ExplorerCosts,
     ExplorerEpisode,
     ExplorerLimits,
     score_exploration,
 )
-from nemo_gym_video.episodes.footage import ClipFootage, StoreWriter
-from nemo_gym_video.episodes.observation import Observation
-from nemo_gym_video.errors import RowError
-from nemo_gym_video.gym.settings import MediaSettings
-from nemo_gym_video.gym.stepping import SteppedEpisode, SteppingConfig, SteppingServer
-from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
-from nemo_gym_video.media.sources import MediaSources
-from nemo_gym_video.media.store import ContentStore
-from nemo_gym_video.media.worker import BoundedDecoder
+from nemo_gym_video.tasks.observation import Observation
 
 
 class ClipExplorerConfig(MediaSettings, SteppingConfig):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gym resources server for tracking in chunks of frames: see ``nemo_gym_video.episodes.sav_stream``."""
+"""Gym resources server for tracking in chunks of frames: see ``nemo_gym_video.tasks.sav_stream.stream``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +9,10 @@ from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.verifier_fixture import VerifierFixture
 from pydantic import Field
 
-from nemo_gym_video.episodes.observation import Observation
-from nemo_gym_video.episodes.sav_stream import StreamEpisode, StreamRow, score_stream
-from nemo_gym_video.gym.stepping import SteppedEpisode, SteppingConfig, SteppingServer
-from nemo_gym_video.gym.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
+from nemo_gym_video.servers.stepping import SteppedEpisode, SteppingConfig, SteppingServer
+from nemo_gym_video.servers.verifier import ComponentsResponse, ScoringRequest, nothing_to_seed, offline
+from nemo_gym_video.tasks.observation import Observation
+from nemo_gym_video.tasks.sav_stream.stream import StreamEpisode, StreamRow, score_stream
 
 
 class SavStreamConfig(SteppingConfig):

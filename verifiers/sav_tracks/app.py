@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gym resources server for SA-V point, box and text-referred tracking: see ``nemo_gym_video.tracking``."""
+"""Gym resources server for SA-V point, box and text-referred tracking: see ``nemo_gym_video.tasks.tracking``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +9,8 @@ from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.verifier_fixture import VerifierFixture
 from pydantic import Field
 
-from nemo_gym_video.gym.stateless import StatelessConfig, StatelessServer
-from nemo_gym_video.gym.verifier import ScoringRequest, nothing_to_seed, offline
+from nemo_gym_video.servers.stateless import StatelessConfig, StatelessServer
+from nemo_gym_video.servers.verifier import ScoringRequest, nothing_to_seed, offline
 
 
 class SavTracksConfig(StatelessConfig):

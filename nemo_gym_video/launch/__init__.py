@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts Gym's servers, collects rollouts, and stops everything again."""

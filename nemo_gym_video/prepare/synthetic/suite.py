@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole synthetic suite: native files once, then one preparation for each environment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nemo_gym_video.errors import PreparationError
+from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource, Transport
+from nemo_gym_video.prepare.sav.sav_rows import TrackRules
+from nemo_gym_video.prepare.sav.sav_source import SavSource
+from nemo_gym_video.prepare.synthetic.clips import SYNTHETIC, synthesize
+from nemo_gym_video.prepare.whole_files import dump_line, remove_leftovers, write_text
+from nemo_gym_video.tasks.tracking.schema import Task
+
+_MARK = "synthetic.json"
+TASKS: tuple[Task, ...] = ("pt", "box", "ref")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSettings:
+    """What to render and how rows carry it; see ``synthesize``."""
+
+    scenes: int = 6
+    montages: int = 4
+    size: tuple[int, int] = (320, 180)
+    seconds: float = 4.5
+    real: bool | None = None
+    transport: Transport = "video"
+    num_frames: int = 24
+    hard: bool = False
+    seed: int = 0
+
+
+def render_once(native: Path, suite: SuiteSettings, *, resume: bool) -> None:
+    """Render the native files, unless a finished rendering with these settings stands and ``resume`` is set."""
+    record = json.loads(json.dumps(asdict(suite)))
+    mark = native / _MARK
+    if mark.exists():
+        if not resume:
+            raise PreparationError("output folder already holds clips", got=str(native),
+                                   allowed="an empty folder, or --resume")  # fmt: skip
+        if json.loads(mark.read_text("utf-8")) == record:
+            return
+        raise PreparationError("clips there were rendered with other settings", got=str(native))
+    if native.exists():
+        remove_leftovers(native)
+    synthesize(
+        native,
+        seed=suite.seed,
+        scenes=suite.scenes,
+        montages=suite.montages,
+        size=suite.size,
+        seconds=suite.seconds,
+        real=suite.real,
+        hard=suite.hard,
+    )
+    write_text(mark, dump_line(record))
+
+
+def suite_sources(native: Path, suite: SuiteSettings) -> dict[str, CaprlSource | SavSource]:
+    """The preparations of the suite by environment."""
+    rules = TrackRules(num_frames=suite.num_frames, max_objects=2)
+    root, words = native / "sav_train", native / "expressions.json"
+    return {
+        "caprl_mcqa": CaprlSource(
+            input=native / "caprl.jsonl",
+            video_roots=(native,),
+            transport=suite.transport,
+            copy_videos=True,
+            seed=suite.seed,
+            dataset=SYNTHETIC,
+        ),
+        **{
+            f"sav_{task}_tracks": SavSource(
+                root=root,
+                task=task,
+                expressions=words if task == "ref" else None,
+                rules=rules,
+                seed=suite.seed,
+                dataset=SYNTHETIC,
+            )
+            for task in TASKS
+        },
+    }

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multiple-choice questions with a boxed letter."""

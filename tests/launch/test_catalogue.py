@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environments of this package as they are found by name."""
+
+from pathlib import Path
+
+import pytest
+
+from nemo_gym_video.errors import ServerStartError
+from nemo_gym_video.launch.catalogue import environment_names, load_environment
+from nemo_gym_video.servers.gym_root import search_root
+
+ROOTS = (search_root(),)
+AGENTS = {
+    "caprl_mcqa": "mcqa_simple_agent",
+    "sav_pt_tracks": "sav_pt_tracks_agent",
+    "sav_box_tracks": "sav_box_tracks_agent",
+    "sav_ref_tracks": "sav_ref_tracks_agent",
+}
+
+
+@pytest.mark.parametrize(("name", "agent"), AGENTS.items())
+def test_published_rows_find_their_agent(name: str, agent: str) -> None:
+    environment = load_environment(name, ROOTS)
+    (instance,) = environment.agents
+    assert (instance.name, instance.environment, instance.implementation) == (agent, name, "video_agent")
+    assert instance.media_roots == (f"environments/{name}/data",)
+    assert environment.examples == ((agent, search_root() / f"environments/{name}/data/example.jsonl"),)
+
+
+def test_the_mixed_environment_has_all_four() -> None:
+    environment = load_environment("video_grpo", ROOTS)
+    assert {agent.name: agent.environment for agent in environment.agents} == {v: k for k, v in AGENTS.items()}
+    ((agent, file),) = environment.examples
+    assert (agent, file.parent.parent.name) == ("mcqa_simple_agent", "video_grpo")
+    caprl = next(agent for agent in environment.agents if agent.name == "mcqa_simple_agent")
+    assert caprl.media_roots == ("environments/caprl_mcqa/data",)
+
+
+@pytest.mark.parametrize("name", ["caprl", "", "..", "../environments/caprl_mcqa"])
+def test_an_unknown_name_is_told_what_there_is(name: str) -> None:
+    with pytest.raises(ServerStartError, match=r"no such environment.*caprl_mcqa"):
+        load_environment(name, ROOTS)
+
+
+def test_names_are_listed() -> None:
+    assert set(AGENTS) | {"video_grpo"} <= set(environment_names(ROOTS))
+
+
+def test_a_broken_configuration_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "environments" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("a: [")
+    with pytest.raises(ServerStartError, match="cannot be read"):
+        load_environment("broken", (tmp_path,))
+    (folder / "config.yaml").write_text("3")
+    with pytest.raises(ServerStartError, match="no YAML mapping"):
+        load_environment("broken", (tmp_path,))
