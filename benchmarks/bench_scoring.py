@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Comparison, compare
-from nemo_gym_video.tasks.answers import boxed_row, score_boxed_row
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
+from nemo_gym_video.tasks.boxed.options import boxed_row
 from nemo_gym_video.tasks.tracking import encode, score_tracks
 
 HEIGHT, WIDTH, FRAMES, OBJECTS = 1080, 1920, 64, 3

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.generate import answer, boxed_row, spoiled_row, track_row
-from nemo_gym_video.tasks.answers import boxed_row as read_boxed_row
-from nemo_gym_video.tasks.answers import score_boxed_row
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
+from nemo_gym_video.tasks.boxed.options import boxed_row as read_boxed_row
 from nemo_gym_video.tasks.tracking import TrackResult, TrackRow, score_tracks
 
 _ANSWERS_A_ROW = 50

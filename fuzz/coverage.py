@@ -20,7 +20,7 @@ def main() -> None:
     import atheris
 
     with atheris.instrument_imports(include=["nemo_gym_video.tasks.answers", "nemo_gym_video.tasks.tracking"]):
-        from nemo_gym_video.tasks.answers import score_boxed_row
+        from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
         from nemo_gym_video.tasks.tracking import TrackRow, score_tracks
 
     rng = random.Random(0)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from fuzz.generate import track_row
 from fuzz.shapes import SHAPES
-from nemo_gym_video.tasks.answers import BoxedRow, score_boxed_row
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
+from nemo_gym_video.tasks.boxed.options import BoxedRow
 from nemo_gym_video.tasks.tracking import TrackRow, score_tracks
 
 SIZES = tuple(1 << exponent for exponent in range(16, 21))  # 64 KiB to 1 MiB

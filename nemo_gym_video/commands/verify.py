@@ -13,8 +13,8 @@ import typer
 
 from nemo_gym_video.commands.jsonl import open_lines, parse_object
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.tasks.answers import score_boxed_row
 from nemo_gym_video.tasks.answers.visible import Output
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
 from nemo_gym_video.tasks.boxed.options import GradingMode
 from nemo_gym_video.tasks.tracking import Rules, score_tracks
 

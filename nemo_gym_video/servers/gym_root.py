@@ -8,6 +8,6 @@ from pathlib import Path
 
 def search_root() -> Path:
     """The folder to give to Gym's ``--search-dir``: the checkout, or the trees that the wheel ships."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     shipped = package / "gym_root"
     return shipped if (shipped / "environments").is_dir() else package.parent

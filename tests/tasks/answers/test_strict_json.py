@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.tasks.answers import JsonRefused, read_json
+from nemo_gym_video.tasks.answers.strict_json import JsonRefused, read_json
 
 
 def refusal(text: str, **options: Any) -> str | None:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.tasks.answers import envelope, last_envelope, visible_text
+from nemo_gym_video.tasks.answers import envelope
+from nemo_gym_video.tasks.answers.envelope import last_envelope
 from nemo_gym_video.tasks.answers.thinking import remove_thinking
+from nemo_gym_video.tasks.answers.visible import visible_text
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.tasks.answers import score_boxed, score_boxed_row
 from nemo_gym_video.tasks.boxed import boxed_answer as boxed
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed, score_boxed_row
 from nemo_gym_video.tasks.boxed.options import LETTERS, BoxedRow
 
 OPTIONS = [{"A": "Black"}, {"B": "White"}, {"C": "A dog"}, {"D": "Not white"}]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.tasks.answers import score_boxed
+from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed
 from nemo_gym_video.tasks.tracking import TrackResult, TrackRow, score_tracks
 from nemo_gym_video.tasks.tracking.schema import TASKS
 
