@@ -18,10 +18,16 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
+from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.reward_profile import compute_pass_majority_metrics, compute_subset_metrics, highest_k_metrics
+from nemo_gym.server_utils import ServerClient
+from omegaconf import OmegaConf
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-Task = list[dict[str, Any]]
+TaskRollouts = list[dict[str, Any]]
+"""The scored rollouts of one row."""
+
+_TOKEN_FIELDS = {"prompt_token_ids", "generation_token_ids", "generation_log_probs"}
 
 
 class ScoringConfig(BaseResourcesServerConfig):  # type: ignore[misc]
@@ -57,12 +63,8 @@ class ScoringRequest(BaseVerifyRequest):  # type: ignore[misc]
         return {**(self.model_extra or {}), "responses_create_params": {"input": messages}}
 
     def answer(self) -> list[dict[str, Any]]:
-        """The output messages, without token ids; of every other item only its type, so that turns stay apart."""
-        kept = {"type", "role", "content"}
-        return [
-            item.model_dump(include=kept) if item.type == "message" else {"type": item.type}
-            for item in self.response.output
-        ]
+        """The output items, without token ids."""
+        return [item.model_dump(exclude=_TOKEN_FIELDS) for item in self.response.output]
 
 
 class ScoringResponse(BaseVerifyResponse):  # type: ignore[misc]
@@ -83,9 +85,6 @@ class ScoringServer(SimpleResourcesServer):  # type: ignore[misc]
 
     ray_enabled = False
     config: ScoringConfig
-    subset_key: ClassVar[str | None] = None
-    answer_key: ClassVar[str | None] = None
-    means: ClassVar[tuple[str, ...]] = ()
     _pool: ThreadPoolExecutor = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -97,13 +96,13 @@ class ScoringServer(SimpleResourcesServer):  # type: ignore[misc]
         """The result of ``work``, done on a scoring thread."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    def compute_metrics(self, tasks: list[Task]) -> dict[str, Any]:
-        """pass@k (and majority@k where answers compare), reasons by count, means of the scorer's numbers."""
-        return scoring_metrics(tasks, answer_key=self.answer_key, subset_key=self.subset_key, means=self.means)
+    def mean_names(self) -> tuple[str, ...]:
+        """The result fields whose means are key metrics."""
+        return ()
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Mean reward, the scorer's means, and pass@k at the highest k."""
-        wanted = {"mean/reward", *(f"measured/{name}" for name in self.means)}
+        wanted = {"mean/reward", *(f"measured/{name}" for name in self.mean_names())}
         key = {name: value for name, value in agent_metrics.items() if name in wanted}
         for pattern in ("pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}"):
             key.update(highest_k_metrics(agent_metrics, pattern, score_names=["reward"]))
@@ -111,7 +110,7 @@ class ScoringServer(SimpleResourcesServer):  # type: ignore[misc]
 
 
 def scoring_metrics(
-    tasks: Sequence[Task], *, answer_key: str | None, subset_key: str | None, means: Sequence[str]
+    tasks: Sequence[TaskRollouts], *, answer_key: str | None, subset_key: str | None, means: Sequence[str]
 ) -> dict[str, Any]:
     """Metrics over scored rollouts grouped by task row.
 
@@ -166,10 +165,6 @@ def nothing_to_seed(server: object, request: object) -> None:
 
 def offline[Server: ScoringServer](server: type[Server], config: type[ScoringConfig], **settings: Any) -> Server:
     """A server to call ``verify`` on in this process, without any HTTP: for fixtures and tests."""
-    from nemo_gym.config_types import BaseServerConfig
-    from nemo_gym.server_utils import ServerClient
-    from omegaconf import OmegaConf
-
     client = ServerClient(head_server_config=BaseServerConfig(host="127.0.0.1", port=0),
                           global_config_dict=OmegaConf.create({}))  # fmt: skip
     named = config(name="offline", host="127.0.0.1", port=0, entrypoint="app.py", domain="other", **settings)

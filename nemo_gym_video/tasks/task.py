@@ -16,17 +16,21 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.tasks.answers.visible import Output, visible_text
 from nemo_gym_video.tasks.observation import Observation, turns_of
 
 if TYPE_CHECKING:
     from nemo_gym_video.tasks.episode_media import EpisodeMedia
+
+BAD_ROW = "nemo_gym_video:bad_row"
+"""``failure_kind`` of a sample whose row is malformed."""
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -53,6 +57,34 @@ class Score:
     details: Mapping[str, Any] = field(default_factory=dict)
     failure: str | None = None
     failure_kind: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that a rollout gains; ``reward_components`` only where there are parts."""
+        return {
+            "reward": self.reward,
+            "reason": self.reason,
+            "mask_sample": self.failure is not None,
+            "failure_kind": self.failure_kind,
+            "failure_reason": self.failure,
+            **self.details,
+            **({"reward_components": dict(self.parts)} if self.parts else {}),
+            "explanation": self.explanation or self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, result: Mapping[str, Any]) -> Score:
+        """The score whose ``to_json`` is ``result``."""
+        named = {"reward", "reason", "mask_sample", "failure_kind", "failure_reason", "reward_components"}
+        failure = result.get("failure_reason") or ("not measurable" if result.get("mask_sample") else None)
+        return cls(
+            result["reward"],
+            result["reason"],
+            parts=result.get("reward_components") or {},
+            explanation=result.get("explanation", ""),
+            details={name: value for name, value in result.items() if name not in {*named, "explanation"}},
+            failure=failure,
+            failure_kind=result.get("failure_kind"),
+        )
 
 
 @dataclass(frozen=True)
@@ -122,37 +154,99 @@ class Episode(ABC):
     def step(self, answer: Answer) -> Observation:
         """Answer one model turn; an observation that is ``done`` ends the episode."""
 
+    def close(self) -> None:  # noqa: B027 most episodes hold nothing
+        """Free what the episode holds open; called once, however it ends."""
 
-class Task[RowT: BaseModel]:
+
+class Task[RowT]:
     """A kind of row: its model, its score, and optionally blind answers and episodes.
 
-    A subclass names its row model as the type argument. ``name`` is what configurations and results call it.
+    A subclass names its row model as the type argument. ``name`` is what configurations and results call it, and
+    ``aliases`` are other words for it on the command line. Rows are told apart by ``required``: the fields that a
+    row of this task always has, by default those of the row model that have no default.
+
+    What the metrics of a server report beside rewards: ``answer_key`` is the result field by which answers
+    compare (majority@k), ``subset_key`` the row field that splits the rows, ``means`` result fields to average.
+    ``blind_teaches_nothing`` says that a row which a blind answer solves is worth listing: not so for a choice
+    between options, where one of the letters is always right.
     """
 
     name: ClassVar[str] = ""
-    Row: ClassVar[type[BaseModel]]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    Row: ClassVar[Any]
     Settings: ClassVar[type[TaskSettings]] = TaskSettings
+    required: ClassVar[frozenset[str]] = frozenset()
+    answer_key: ClassVar[str | None] = None
+    subset_key: ClassVar[str | None] = None
+    means: ClassVar[tuple[str, ...]] = ()
+    blind_teaches_nothing: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take the row model from the type argument, and the name from the class when none is given."""
+        """Take the row model from the type argument, the name from the class, the fields from the row model."""
         super().__init_subclass__(**kwargs)
         for base in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(base):
-                if isinstance(argument, type) and issubclass(argument, BaseModel):
+                if isinstance(argument, type):
                     cls.Row = argument
         if "name" not in cls.__dict__:
             cls.name = _WORD_START.sub("_", cls.__name__).lower()
+        if "required" not in cls.__dict__ and hasattr(cls, "Row"):
+            cls.required = _required(cls.Row)
 
-    def __init__(self, settings: TaskSettings | None = None) -> None:
-        """``settings`` is an instance of the class's ``Settings``; None means its defaults."""
-        self.settings = settings if settings is not None else self.Settings()
+    def __init__(self, settings: TaskSettings | Mapping[str, Any] | None = None) -> None:
+        """``settings`` is an instance of the class's ``Settings``, or its fields; None means its defaults."""
+        self.settings: Any = settings if isinstance(settings, TaskSettings) else self.Settings(**(settings or {}))
+
+    @classmethod
+    def read_row(cls, raw: object, where: Where | None = None) -> RowT:
+        """The row of a JSON object; fields that the row model does not name are passed over.
+
+        Raises:
+            RowError: the first problem.
+        """
+        row, problems = cls._checked(raw, where)
+        if problems:
+            raise problems[0]
+        return cast("RowT", row)
+
+    @classmethod
+    def row_problems(cls, raw: object, where: Where | None = None) -> list[RowError]:
+        """Everything that is wrong with a row; empty for a sound one."""
+        return cls._checked(raw, where)[1]
+
+    @classmethod
+    def _checked(cls, raw: object, where: Where | None) -> tuple[RowT | None, list[RowError]]:
+        """The row, or None and its problems. A task whose row is read in another way overrides this."""
+        if not isinstance(raw, Mapping):
+            return None, [RowError("row is not a JSON object", got=type(raw).__name__, where=where)]
+        try:
+            return cls.Row.model_validate(dict(raw)), []
+        except ValidationError as error:
+            return None, [_row_error(problem, where) for problem in error.errors(include_url=False)]
 
     def score(self, row: RowT, answer: Answer) -> Score:
         """What ``answer`` is worth for ``row``. Must not raise for anything that a model can say."""
         raise NotImplementedError(f"{type(self).__name__} does not say how an answer is scored")
 
-    def blind(self, row: RowT) -> Mapping[str, str]:
-        """Answers that a policy could give without looking, by the policy's name; none unless a task says so."""
+    def score_raw(self, raw: object, answer: Answer) -> Score:
+        """``score`` for a row that has not been read; a malformed one is no measurement."""
+        try:
+            row = self.read_row(raw)
+        except RowError as error:
+            return self.bad_row(error)
+        return self.score(row, answer)
+
+    def bad_row(self, error: RowError) -> Score:
+        """The score of whatever was answered to a malformed row: masked."""
+        sentence = f"Not a measurement: {error}."
+        return Score(0.0, "bad_row", explanation=sentence, failure=str(error), failure_kind=BAD_ROW)
+
+    def blind(self, row: RowT) -> Mapping[str, str | Answer]:
+        """Answers that a policy could give without looking, by the policy's name; none unless a task says so.
+
+        A policy is left out of the rows where it does not apply. Policies named ``always …`` are guesses of one
+        fixed answer: of a data set only the best of them is reported.
+        """
         del row
         return {}
 
@@ -165,3 +259,23 @@ class Task[RowT: BaseModel]:
     def multi_turn(cls) -> bool:
         """Whether the task has episodes."""
         return cls.episode is not Task.episode
+
+
+def _required(row: Any) -> frozenset[str]:
+    if issubclass(row, BaseModel):
+        model = row.model_fields.items()
+        return frozenset(entry.alias or name for name, entry in model if entry.is_required())
+    if hasattr(row, "__dataclass_fields__"):
+        return frozenset(
+            entry.name for entry in fields(row) if entry.default is MISSING and entry.default_factory is MISSING
+        )
+    return frozenset()
+
+
+def _row_error(problem: Mapping[str, Any], where: Where | None) -> RowError:
+    """One problem of pydantic's as a sentence with its place."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem["loc"]).lstrip(".")
+    words = str(problem["msg"]).removeprefix("Value error, ")
+    got = None if problem["type"] == "missing" else problem.get("input")
+    where = replace(where or Where(), field=place or None)
+    return RowError(words[:1].lower() + words[1:], got=got, where=where)

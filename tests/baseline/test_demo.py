@@ -20,8 +20,8 @@ from nemo_gym_video.prepare.blind_sum import BlindScores
 from nemo_gym_video.prepare.synthetic.demo_rows import ENVIRONMENTS, DemoRows, demo_rows
 from nemo_gym_video.prepare.synthetic.multi_turn_rows import explorer_row, stream_row
 from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed
-from nemo_gym_video.tasks.clip_explorer.clip import ClipFootage, StoreWriter
 from nemo_gym_video.tasks.clip_explorer.explorer import ExplorerEpisode, ExplorerLimits, score_exploration
+from nemo_gym_video.tasks.episode_media import ClipFootage, StoreWriter
 from nemo_gym_video.tasks.observation import Observation
 from nemo_gym_video.tasks.sav_stream.stream import StreamEpisode, StreamRow, score_stream
 from nemo_gym_video.tasks.tracking.scoring import score_tracks

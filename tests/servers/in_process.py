@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import runpy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
@@ -29,6 +28,7 @@ from nemo_gym_video.processors.presets import load_settings
 from nemo_gym_video.servers.agent import Rollouts
 from nemo_gym_video.servers.agent_config import VideoAgentConfig
 from nemo_gym_video.servers.gym_root import search_root
+from nemo_gym_video.servers.task_verifier import TaskVerifier, VerifierConfig
 from nemo_gym_video.servers.verifier import offline
 
 FRAMES = 32
@@ -37,13 +37,10 @@ SAYS = str | list[dict[str, Any]] | tuple[int, str]
 """What the model does in one call: a text, output items, or an HTTP error (status, body)."""
 
 
-def verifier(name: str, **settings: Any) -> Any:
-    """The verifier server of that name, in this process."""
-    app = runpy.run_path(str(search_root() / "verifiers" / name / "app.py"), run_name="verifier")
-    (server,) = [
-        one for one in app.values() if getattr(one, "__module__", None) == "verifier" and "means" in dir(one)
-    ]
-    return offline(server, server.model_fields["config"].annotation, **settings)
+def verifier(name: str, **settings: Any) -> TaskVerifier:
+    """A verifier server of the task of that name, in this process; its media settings and the task's own mixed."""
+    own = {key: settings.pop(key) for key in list(settings) if key not in VerifierConfig.model_fields}
+    return offline(TaskVerifier, VerifierConfig, task=name, task_settings=own, **settings)
 
 
 def example_rows(environment: str) -> list[dict[str, Any]]:
@@ -167,7 +164,7 @@ class World:
         """``server`` and ``roots`` default to the verifier and the example media of the environment ``name``."""
         roots = [f"environments/{name}/data"] if roots is None else list(roots)
         media: dict[str, Any] = {"media_roots": roots, "media_store": str(store)}
-        self.server = server or verifier(name, **(media if name == "clip_explorer" else {}))
+        self.server = server or verifier(name, **media)
         store.mkdir(exist_ok=True)
         self.model = ScriptedModel(script, [*(search_root() / root for root in roots), store])
         self.client = LocalClient(self.model, self.server.setup_webserver())
@@ -187,7 +184,7 @@ class World:
 
     @property
     def open_sessions(self) -> int:
-        return len(self.server._sessions)
+        return len(self.server._routes.sessions)
 
     async def arun(self, row: dict[str, Any]) -> dict[str, Any]:
         return await self.agent.run(row, cookies={}, model_path="/v1/responses")

@@ -40,7 +40,7 @@ def score(workers: ScoringWorkers, body: object) -> Any:
 
 
 def boxed(limit: int = 1) -> ScoringWorkers:
-    return ScoringWorkers("boxed", SETTINGS, limit=limit)
+    return ScoringWorkers("boxed_mcqa", SETTINGS, limit=limit)
 
 
 def test_the_whole_rollout_comes_back_with_its_score() -> None:

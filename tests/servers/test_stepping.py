@@ -18,6 +18,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nemo_gym_video.servers.gym_root import search_root
+from nemo_gym_video.servers.verifier import ScoringRequest
 from tests.servers.in_process import example_rows, message, verifier
 
 ASK = '<request>{"clip": {"start": 1.0, "end": 1.5}}</request>'
@@ -131,9 +132,9 @@ def test_idle_sessions_are_swept_without_any_request(tmp_path: Path, row: dict[s
     with TestClient(server.setup_webserver()) as client:
         client.post("/seed_session", json=row)
         deadline = time.monotonic() + 20
-        while len(server._sessions) and time.monotonic() < deadline:
+        while len(server._routes.sessions) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert len(server._sessions) == 0
+        assert len(server._routes.sessions) == 0
         assert step(client, ASK).status_code == 404
 
 
@@ -141,7 +142,7 @@ def test_a_server_that_stops_releases_its_sessions(tmp_path: Path, row: dict[str
     server = explorer(tmp_path)
     with TestClient(server.setup_webserver()) as client:
         client.post("/seed_session", json=row)
-    assert len(server._sessions) == 0
+    assert len(server._routes.sessions) == 0
 
 
 def test_a_repeated_turn_is_answered_again_and_is_no_other_turn(client: TestClient, row: dict[str, Any]) -> None:
@@ -194,10 +195,10 @@ def test_many_sessions_with_random_aborts_leave_nothing(
     asyncio.run(crowd(5))  # what is opened once and kept (threads, imports) is opened now
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     asyncio.run(crowd(count))
-    server._sessions._idle = -1.0  # all of them are idle now
-    left_alone = server._sessions.expire()
+    server._routes.sessions._idle = -1.0  # all of them are idle now
+    left_alone = server._routes.sessions.expire()
     assert 0 < left_alone < count
-    assert len(server._sessions) == 0
+    assert len(server._routes.sessions) == 0
     assert len(os.listdir("/proc/self/fd")) <= descriptors
     assert threading.active_count() <= threads
     assert list(temporary.rglob("*")) == []
@@ -208,8 +209,6 @@ def test_many_sessions_with_random_aborts_leave_nothing(
 
 
 def test_an_image_part_needs_no_detail() -> None:
-    from nemo_gym_video.servers.verifier import ScoringRequest
-
     response = {
         "id": "r", "created_at": 0, "model": "m", "object": "response", "output": [], "parallel_tool_calls": False,
         "tool_choice": "none", "tools": [],

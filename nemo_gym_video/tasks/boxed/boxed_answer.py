@@ -13,12 +13,10 @@ from typing import Any, Literal
 from nemo_gym_video.errors import RowError
 from nemo_gym_video.tasks.answers.visible import MAX_ANSWER_CHARS, Output, VisibleReason, visible_text
 from nemo_gym_video.tasks.boxed.options import LETTERS, BoxedRow, GradingMode, boxed_row
+from nemo_gym_video.tasks.task import BAD_ROW
 
 MAX_BOX_CHARS = 4096
 """Longest box content that is read; a longer one is ``too_long``."""
-
-BAD_ROW = "nemo_gym_video:bad_row"
-"""``failure_kind`` of a sample whose row is malformed."""
 
 BoxedReason = (
     VisibleReason

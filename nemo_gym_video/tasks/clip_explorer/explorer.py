@@ -9,18 +9,20 @@ the first at or after each step.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nemo_gym_video.errors import RowError, Where
-from nemo_gym_video.messages import image_part, text_part, video_part
-from nemo_gym_video.tasks.answers.visible import visible_text
+from nemo_gym_video.messages import CACHED_FRAMES_PREFIX, FrameManifest, image_part, text_part, video_part
+from nemo_gym_video.tasks.answers.visible import Output, visible_text
 from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
-from nemo_gym_video.tasks.boxed.options import GradingMode
+from nemo_gym_video.tasks.boxed.options import BoxedRow, GradingMode
 from nemo_gym_video.tasks.clip_explorer.requests import (
     BadRequest,
     ClipRequest,
@@ -32,10 +34,12 @@ from nemo_gym_video.tasks.clip_explorer.requests import (
     read_text,
 )
 from nemo_gym_video.tasks.observation import Observation, turns_of
+from nemo_gym_video.tasks.task import Answer, Episode
 
 Transport = Literal["manifest", "clip", "images"]
 Pixels = NDArray[np.uint8]
 
+_SHOWN_TIME = re.compile(r"-?\d+\.\d\d(?=, | s\.)")
 _SLACK = 1e-6
 _HALF_CENT = 0.005  # times are shown with two decimals; what was shown may be asked for
 
@@ -95,34 +99,34 @@ class ExplorerLimits:
         return cls(**values)
 
 
-@dataclass(slots=True)
-class ExplorerEpisode:
-    """One episode: answers each turn of the model and counts what it used."""
+class ExplorerEpisode(Episode):
+    """One episode: answers each turn of the model and counts in ``state`` what it used."""
 
-    footage: Footage
-    writer: MediaWriter
-    limits: ExplorerLimits
-    turns: int = 0
-    frames_shown: int = 0
-    bad_requests: int = 0
+    def __init__(self, footage: Footage, writer: MediaWriter, limits: ExplorerLimits) -> None:
+        """``state`` has the model turns taken, the frames shown, and the requests that were refused."""
+        super().__init__()
+        self.footage = footage
+        self.writer = writer
+        self.limits = limits
+        self.state = {"turns": 0, "frames_shown": 0, "bad_requests": 0}
 
-    def overview(self) -> Observation:
-        """The first observation: evenly spread frames with their times."""
+    def begin(self) -> Observation:
+        """The overview: evenly spread frames with their times."""
         total = len(self.footage.times)
         count = min(self.limits.overview_frames, total)
         indices = [round(index) for index in np.linspace(0, total - 1, count)]
         head = f"Overview of the video, which runs {self._span()}: {count} frames, at"
         return self._show(indices, head, as_video=True)
 
-    def step(self, output: Sequence[Any]) -> Observation:
-        """Answer one model turn given its output items; done when it holds no request but a final answer."""
-        self.turns += 1
-        calls = function_calls(output)
-        visible = visible_text(output)
+    def step(self, answer: Answer) -> Observation:
+        """Answer one model turn; done when it holds no request but a final answer."""
+        self.state["turns"] += 1
+        calls = function_calls(answer.items)
+        visible = visible_text(answer.output)
         request = None if calls else read_text(visible.text)
         if not calls and request is None and "\\boxed{" in visible.text:
             return self._done("answered")
-        if self.turns >= self.limits.max_turns:
+        if self.state["turns"] >= self.limits.max_turns:
             return self._done("turn_limit")
         if calls:
             return self._answer_calls(calls)
@@ -176,7 +180,7 @@ class ExplorerEpisode:
             return self._refuse(f"The time is outside the video, which runs {self._span()}.")
         index = self._at(request.time)
         frame = enlarge(crop(self.footage.read([index])[0], request.box), side=self.limits.crop_side)
-        self.frames_shown += 1
+        self.state["frames_shown"] += 1
         box = ", ".join(f"{value:g}" for value in request.box)
         words = f"Crop [{box}] of the frame at {self.footage.times[index]:.2f} s. {self._left()}"
         return Observation(parts=(text_part(words), image_part(self.writer.image(frame))), info=self.usage())
@@ -186,7 +190,7 @@ class ExplorerEpisode:
         listed = ", ".join(f"{time:.2f}" for time in times)
         words = text_part(f"{head} {listed} s. {self._left()}")
         frames = self.footage.read(indices)
-        self.frames_shown += len(indices)
+        self.state["frames_shown"] += len(indices)
         if as_video and self.limits.transport != "images":
             as_clip = self.limits.transport == "clip"
             url = self.writer.clip(frames, times) if as_clip else self.writer.manifest(frames)
@@ -197,7 +201,7 @@ class ExplorerEpisode:
         return Observation(parts=tuple(parts), info=self.usage())
 
     def _refuse(self, advice: str) -> Observation:
-        self.bad_requests += 1
+        self.state["bad_requests"] += 1
         return Observation(parts=(text_part(f"{advice} {self._left()}"),), info=self.usage())
 
     def _done(self, reason: str) -> Observation:
@@ -213,12 +217,12 @@ class ExplorerEpisode:
         return f"from {self.footage.times[0]:.2f} s to {self.footage.end_s:.2f} s"
 
     def _left(self) -> str:
-        left = self.limits.max_turns - self.turns - 1
+        left = self.limits.max_turns - self.state["turns"] - 1
         return "Answer now within \\boxed{...}." if left <= 0 else f"You can ask {left} more times."
 
     def usage(self) -> dict[str, Any]:
         """What the episode has used so far."""
-        return {"turns": self.turns, "frames_shown": self.frames_shown, "bad_requests": self.bad_requests}
+        return dict(self.state)
 
 
 def clip_indices(times: Sequence[float], start: float, end: float, *, fps: float | None = None) -> list[int]:
@@ -276,9 +280,50 @@ class ExplorerCosts:
         return min(1.0, self.turn * turns + self.frame * int(usage.get("frames_shown", 0)))
 
 
+def frames_in(output: Sequence[Any]) -> int:
+    """How many frames the environment showed in an episode's output items, by the media of its user messages.
+
+    A cut clip counts the times listed in the words before it.
+    """
+    return sum(_frames_of(part, before) for item in output for before, part in _shown_parts(item))
+
+
+def _shown_parts(item: object) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The content parts of a user message, each with the one before it."""
+    if not isinstance(item, Mapping) or item.get("type") != "message" or item.get("role") == "assistant":
+        return
+    content = item.get("content")
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
+    yield from pairwise([{}, *parts])
+
+
+def _frames_of(part: Mapping[str, Any], before: Mapping[str, Any]) -> int:
+    if part.get("type") == "input_image":
+        return 1
+    if part.get("type") != "input_video":
+        return 0
+    given = part.get("video_url") or part.get("video")
+    url = given.get("url") if isinstance(given, Mapping) else given
+    if isinstance(url, str) and url.startswith(CACHED_FRAMES_PREFIX):
+        try:
+            return len(FrameManifest.from_url(url).frame_paths)
+        except RowError:
+            return 0
+    words = before.get("text")
+    return len(_SHOWN_TIME.findall(words.partition(" frames, at ")[2])) if isinstance(words, str) else 0
+
+
+def recount(output: Sequence[Any], *, overview_frames: int) -> dict[str, Any]:
+    """The usage of an episode whose session is gone, from its output items: turns, and frames by its media.
+
+    The overview stands before the first turn, not in the output: it counts ``overview_frames``, the most it had.
+    """
+    return {"turns": len(turns_of(output)), "frames_shown": overview_frames + frames_in(output)}
+
+
 def score_exploration(
-    output: Sequence[Any],
-    row: Mapping[str, Any],
+    output: Output,
+    row: Mapping[str, Any] | BoxedRow,
     *,
     usage: Mapping[str, Any],
     costs: ExplorerCosts | None = None,
@@ -288,8 +333,7 @@ def score_exploration(
 
     ``reward_components`` are ``answer`` and ``cost`` (never positive) and sum to ``reward``, which is not below 0.
     """
-    last = turns_of(output)[-1]
-    result = score_boxed_row(last, row, grading_mode=grading_mode)
+    result = score_boxed_row(Answer(output).turns[-1].output, row, grading_mode=grading_mode)
     cost = min(result.reward, (costs or ExplorerCosts()).of(usage))
     return {
         **result.to_json(),

@@ -14,12 +14,13 @@ from typing import Any
 
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.messages import image_part, text_part
-from nemo_gym_video.tasks.boxed.boxed_answer import BAD_ROW
-from nemo_gym_video.tasks.observation import Observation, turns_of
+from nemo_gym_video.tasks.answers.visible import Output
+from nemo_gym_video.tasks.observation import Observation
+from nemo_gym_video.tasks.task import Answer, Episode
 from nemo_gym_video.tasks.tracking.entries import AnswerRefused, Entry, Rules, read_tracks
 from nemo_gym_video.tasks.tracking.prompts import frame_label
 from nemo_gym_video.tasks.tracking.scoring import score_entries
-from nemo_gym_video.tasks.tracking.track_result import TrackResult
+from nemo_gym_video.tasks.tracking.track_result import TrackResult, bad_track_row
 from nemo_gym_video.tasks.tracking.track_row import TrackObject, TrackRow
 
 _MAX_FRAMES = 10_000
@@ -75,24 +76,26 @@ def _chunks(frames: range, size: int, has_reference: bool) -> tuple[range, ...]:
     return (first, *(range(start, min(start + size, frames.stop)) for start in rest))
 
 
-@dataclass(slots=True)
-class StreamEpisode:
+class StreamEpisode(Episode):
     """One episode: hands out chunk after chunk and ends after the answer to the last."""
 
-    row: StreamRow
-    turns: int = 0
+    def __init__(self, row: StreamRow) -> None:
+        """``state`` has the model turns taken."""
+        super().__init__()
+        self.row = row
+        self.state = {"turns": 0}
 
-    def first(self) -> Observation:
+    def begin(self) -> Observation:
         """The first chunk, the reference frame included."""
         return self._chunk(0)
 
-    def step(self, output: Sequence[Any]) -> Observation:
+    def step(self, answer: Answer) -> Observation:
         """The next chunk, or the end. The answer is read when the episode is scored."""
-        del output
-        self.turns += 1
-        if self.turns >= len(self.row.chunks):
-            return Observation(done=True, reason="all_frames_seen", info={"turns": self.turns})
-        return self._chunk(self.turns)
+        del answer
+        self.state["turns"] += 1
+        if self.state["turns"] >= len(self.row.chunks):
+            return Observation(done=True, reason="all_frames_seen", info=dict(self.state))
+        return self._chunk(self.state["turns"])
 
     def _chunk(self, number: int) -> Observation:
         frames = self.row.chunks[number]
@@ -100,7 +103,7 @@ class StreamEpisode:
         for frame in frames:
             parts += [text_part(f"{frame_label(frame)}"), image_part(self.row.urls[frame - self.row.first])]
         parts.append(text_part(self._ask(number, frames)))
-        return Observation(parts=tuple(parts), info={"turns": self.turns, "chunk": number})
+        return Observation(parts=tuple(parts), info={**self.state, "chunk": number})
 
     def _ask(self, number: int, frames: range) -> str:
         start = frames.start + int(number == 0 and self.row.track.task != "ref")
@@ -143,7 +146,7 @@ class StreamResult:
 
 
 def score_stream(
-    output: Sequence[Any],
+    output: Output,
     row: StreamRow | object,
     *,
     rules: Rules = "strict",
@@ -155,16 +158,12 @@ def score_stream(
         try:
             row = StreamRow.from_row(row, where)
         except RowError as error:
-            problem = str(error)
-            bad = TrackResult(
-                reward=0.0, reason="bad_row", mask_sample=True, failure_kind=BAD_ROW, failure_reason=problem
-            )
-            return StreamResult(track=bad)
+            return StreamResult(track=bad_track_row(error))
     entries: list[Entry] = []
     reasons = ["not_reached"] * len(row.chunks)
-    for number, (turn, frames) in enumerate(zip(turns_of(output), row.chunks, strict=False)):
+    for number, (turn, frames) in enumerate(zip(Answer(output).turns, row.chunks, strict=False)):
         try:
-            read = read_tracks(turn, row.track.task, rules=rules)
+            read = read_tracks(turn.output, row.track.task, rules=rules)
         except AnswerRefused as refused:
             reasons[number] = refused.reason
             continue

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
+from typing import Any
 
 from nemo_gym_video.tasks.tracking.entries import Entry
+from nemo_gym_video.tasks.tracking.schema import ID_KEYS, LOCATION_KEYS
 from nemo_gym_video.tasks.tracking.scoring import score_entries
 from nemo_gym_video.tasks.tracking.track_row import TrackObject, TrackRow
 
@@ -38,6 +41,28 @@ POLICIES: dict[str, Policy] = {"all absent": all_absent, "at reference": at_refe
 def constant_entries(row: TrackRow, policy: Policy) -> list[Entry]:
     """The honest answer of ``policy``: one entry for every asked cell."""
     return [Entry(item.id, target.frame, policy(row, item)) for item in row.objects for target in item.targets]
+
+
+def constant_answers(row: TrackRow, frames: Collection[int] | None = None) -> dict[str, str]:
+    """What every policy would write, by its name, for the asked cells of ``frames`` (None: of all).
+
+    A policy that knows no place for an object (``at reference`` on a ref row) is left out.
+    """
+    return {
+        name: _as_answer(
+            row, [entry for entry in constant_entries(row, policy) if frames is None or entry.frame in frames]
+        )
+        for name, policy in POLICIES.items()
+        if policy is all_absent or None not in [policy(row, item) for item in row.objects]
+    }
+
+
+def _as_answer(row: TrackRow, entries: list[Entry]) -> str:
+    tracks: list[dict[str, Any]] = []
+    for entry in entries:
+        said = {"visible": False} if entry.location is None else {LOCATION_KEYS[row.task]: list(entry.location)}
+        tracks.append({ID_KEYS[row.task]: entry.id, "frame": entry.frame, **said})
+    return f"<answer>{json.dumps({'tracks': tracks})}</answer>"
 
 
 def blind_rewards(row: TrackRow, *, absence_score: float = 1.0) -> dict[str, float]:

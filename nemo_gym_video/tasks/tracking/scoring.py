@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from nemo_gym_video.errors import RowError
 from nemo_gym_video.tasks.answers.visible import MAX_ANSWER_CHARS, Output
-from nemo_gym_video.tasks.boxed.boxed_answer import BAD_ROW
 from nemo_gym_video.tasks.tracking.assignment import assign_ids
 from nemo_gym_video.tasks.tracking.entries import AnswerRefused, Entry, Rules, read_tracks
 from nemo_gym_video.tasks.tracking.metrics import PointPair, TapVid, tap_vid
-from nemo_gym_video.tasks.tracking.track_result import Cell, ObjectScore, TrackReason, TrackResult
+from nemo_gym_video.tasks.tracking.track_result import Cell, ObjectScore, TrackReason, TrackResult, bad_track_row
 from nemo_gym_video.tasks.tracking.track_row import Target, TrackObject, TrackRow
 
 
@@ -33,8 +32,7 @@ def score_tracks(
         try:
             row = TrackRow.from_row(row)
         except RowError as error:
-            return TrackResult(reward=0.0, reason="bad_row", mask_sample=True, failure_kind=BAD_ROW,
-                               failure_reason=str(error))  # fmt: skip
+            return bad_track_row(error)
     if row.absence_score is not None:
         absence_score = row.absence_score
     absence_score = 1.0 if absence_score is None else absence_score

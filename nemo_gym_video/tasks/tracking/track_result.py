@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from nemo_gym_video.errors import RowError
+from nemo_gym_video.tasks.task import BAD_ROW
 from nemo_gym_video.tasks.tracking.entries import AnswerReason
 from nemo_gym_video.tasks.tracking.metrics import TapVid
 
@@ -130,3 +132,10 @@ class TrackResult:
             "cells": [asdict(cell) for cell in self.cells],
             "explanation": self.explain(),
         }
+
+
+def bad_track_row(error: RowError) -> TrackResult:
+    """The result of whatever was answered to a malformed row."""
+    return TrackResult(
+        reward=0.0, reason="bad_row", mask_sample=True, failure_kind=BAD_ROW, failure_reason=str(error)
+    )

@@ -22,8 +22,8 @@ from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.media.store import ContentStore
 from nemo_gym_video.messages import FrameManifest
-from nemo_gym_video.tasks.clip_explorer.clip import ClipFootage, StoreWriter, encode_clip
 from nemo_gym_video.tasks.clip_explorer.explorer import ExplorerEpisode, ExplorerLimits
+from nemo_gym_video.tasks.episode_media import ClipFootage, StoreWriter, encode_clip
 
 Pixels = NDArray[np.uint8]
 Read = Callable[[Pixels], int]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An episode's clip as it is read, and the frames it shows as the engine will open them."""
+"""What an episode may do with media: open clips that the source policy lets in, and show frames from the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from nemo_gym_video.media.policy import MediaLimits
 from nemo_gym_video.media.sources import MediaBlob, MediaSources
 from nemo_gym_video.media.store import ContentStore
 from nemo_gym_video.media.video import VideoFrames, VideoInfo
-from nemo_gym_video.messages import FrameManifest
+from nemo_gym_video.messages import FrameManifest, image_part, video_part
 
 Pixels = NDArray[np.uint8]
 
@@ -79,7 +79,7 @@ class ClipFootage:
         return self.decoder.read_frames(self.blob, indices, limits=self.limits).pixels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreWriter:
     """Writes shown frames once each into a content store that the engine may read."""
 
@@ -103,6 +103,35 @@ class StoreWriter:
         data = io.BytesIO()
         Image.fromarray(frame).save(data, "PNG", compress_level=1)
         return self.store.put(data.getvalue(), suffix=".png").path.absolute()
+
+
+@dataclass(frozen=True)
+class EpisodeMedia(StoreWriter):
+    """What a task's episode gets: ``open`` clips by reference, and write what is shown (see ``StoreWriter``).
+
+    What is written lies in the media store, where the agent and the engine may read it.
+    """
+
+    sources: MediaSources
+    limits: MediaLimits
+    decoder: VideoDecoder
+
+    def open(self, url: str, *, where: Where | None = None) -> ClipFootage:
+        """A clip by path, file URI, data URL or allowed https URL.
+
+        Raises:
+            MediaSourceError: the source policy refuses it.
+            MediaDecodeError: it is broken, or over a limit.
+        """
+        return ClipFootage.open(self.sources, url, limits=self.limits, decoder=self.decoder, where=where)
+
+    def still(self, frame: Pixels) -> dict[str, Any]:
+        """The typed part of one frame [h, w, 3]."""
+        return image_part(self.image(frame))
+
+    def video(self, frames: Pixels, times: Sequence[float] | None = None) -> dict[str, Any]:
+        """The typed part of frames [n, h, w, 3]: cached frames, or with ``times`` (seconds) a clip."""
+        return video_part(self.manifest(frames) if times is None else self.clip(frames, times))
 
 
 def encode_clip(frames: Pixels, times: Sequence[float]) -> bytes:
