@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nemo_gym_video.commands.jsonl import open_lines, parse_object
+from nemo_gym_video.commands.task_choice import TaskChoice, TaskOption
 from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
-from nemo_gym_video.tasks.boxed.options import check_boxed_row
-from nemo_gym_video.tasks.tracking.track_row import check_track_row
 
 if TYPE_CHECKING:
     from nemo_gym_video.commands.media_check import MediaCheck
@@ -30,23 +29,25 @@ def validate(
     media_root: Annotated[
         list[Path] | None, typer.Option(help="Folder that media may come from, besides the rows' own; repeatable.")
     ] = None,
+    task: TaskOption = None,
 ) -> None:
     """List every problem of every row, with line numbers; exit code 1 when there is one.
 
-    Rows are checked by the code that scores them: options and answer of a multiple-choice row, objects, targets,
-    masks and frame numbers of a tracking row. With --media every file is opened and decoded, in a child process.
+    Rows are checked by the task that scores them, which is told by their fields or by --task. With --media every
+    file is opened and decoded, in a child process.
     """
+    tasks = TaskChoice(task or ())
     rows: Counter[str] = Counter()
     bad = 0
     for file in files:
         opened = _media_check(file, media_root or []) if media else None
-        checks: list[Check] = [check_truth, *([opened] if opened else [])]
+        checks: list[Check] = [opened] if opened else []
         with open_lines(file) as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.strip():
                     continue
                 where = Where(file="stdin" if file == "-" else file, line=number)
-                kind, problems = check_line(line, where, checks)
+                kind, problems = check_line(line, where, tasks, checks)
                 rows[kind] += 1
                 bad += bool(problems)
                 for problem in problems:
@@ -75,30 +76,18 @@ def _tell_media(check: MediaCheck) -> None:
     print(f"{check.opened} media files opened" + (f" ({notes})" if notes else ""), file=sys.stderr)
 
 
-def check_line(line: str, where: Where, checks: list[Check]) -> tuple[str, Problems]:
-    """The kind of the row on one line, and everything that ``checks`` find wrong with it."""
+def check_line(line: str, where: Where, tasks: TaskChoice, checks: list[Check]) -> tuple[str, Problems]:
+    """The task of the row on one line, and everything that the task and ``checks`` find wrong with it."""
     try:
         row = parse_object(line, where)
     except RowError as error:
         return "unreadable", [error]
-    return row_kind(row), [problem for check in checks for problem in check(row, where)]
-
-
-def row_kind(row: Mapping[str, Any]) -> str:
-    """``tracking`` (has objects), ``boxed`` (has options or an expected answer), or ``unknown``."""
-    if "objects" in row:
-        return "tracking"
-    if "options" in row or "expected_answer" in row:
-        return "boxed"
-    return "tracking" if "task" in row else "unknown"
-
-
-def check_truth(row: Mapping[str, Any], where: Where) -> Problems:
-    """Problems of the fields that a verifier reads."""
-    kind = row_kind(row)
-    if kind == "tracking":
-        return list(check_track_row(row, where)[1])
-    if kind == "boxed":
-        return list(check_boxed_row(row, where=where)[1])
-    return [RowError("row is of no known kind", got=sorted(row)[:10], where=where,
-                     allowed="options and expected_answer, or task and objects")]  # fmt: skip
+    problems: Problems = []
+    try:
+        task = tasks.of(row, where)
+        name = task.name
+        problems += task.row_problems(row, where)
+    except RowError as error:
+        name = "unknown"
+        problems.append(error)
+    return name, [*problems, *(problem for check in checks for problem in check(row, where))]

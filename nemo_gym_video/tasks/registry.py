@@ -51,7 +51,7 @@ def load_task(
 ) -> AnyTask:
     """The task that ``reference`` names, configured.
 
-    ``reference`` is a registered name (or one of a task's aliases), ``module:attribute``, or ``path/task.py:Class``
+    ``reference`` is a registered name (or a task's alias), ``module:attribute``, or ``path/task.py:Class``
     (``:Class`` may be left out where the file defines one task). A relative path is looked for in ``folders``, the
     working directory, and Gym's search folders.
 
@@ -95,7 +95,7 @@ def task_of_row(
 ) -> AnyTask:
     """The task that a row belongs to: the one ``named``, else by the row's fields.
 
-    Of the tasks (``among``; by default all that are registered) whose required fields the row has, the one with the
+    Of the tasks (``among``; by default all that are registered) whose required fields the row has, the one with
     most of them.
 
     Raises:

@@ -143,7 +143,7 @@ def test_validate_lists_every_problem(run: Run, tmp_path: Path) -> None:
     found = done.stdout.splitlines()
     assert len(found) == 6
     assert [line.removeprefix(f"{file}:").split(":")[0].split(",")[0] for line in found] == list("333456")
-    assert "6 rows (2 boxed, 2 tracking, 1 unknown, 1 unreadable), 4 with problems" in done.stderr
+    assert "6 rows (2 boxed_mcqa, 2 sav_tracks, 1 unknown, 1 unreadable), 4 with problems" in done.stderr
     file.write_text(lines(BOXED, TRACKS))
     clean = run("validate", str(file))
     assert (clean.exit_code, clean.stdout) == (0, "")
@@ -171,7 +171,54 @@ def test_baselines_report_policies_that_do_not_look(run: Run, tmp_path: Path) ->
     table = run("baselines", str(file))
     assert "[mcqa]" in table.stdout
     assert f"{file}:2: sav_pt_tracks_agent: answered in full by all absent" in table.stdout
-    file.write_text(lines(still, {"task": "pt"}))
+    file.write_text(lines(still, {"task": "pt", "objects": []}))
     broken = run("baselines", str(file))
     assert broken.exit_code == 1
     assert "objects is no list" in broken.stderr
+
+
+def test_a_mixed_file_is_scored_line_by_line_and_summed_by_task(run: Run, tmp_path: Path) -> None:
+    text = lines(
+        {"row": BOXED, "text": r"\boxed{B}"}, {"row": TRACKS, "text": RIGHT}, {"row": {"a": 1}, "text": "x"}
+    )
+    done = run("verify", stdin=text)
+    assert [line["reward"] for line in results(done)] == [1, 1, 0]
+    assert results(done)[2]["reason"] == "bad_line"
+    told = done.stderr.splitlines()
+    assert told[0].startswith("boxed_mcqa: 1 measured, mean reward 1.0000")
+    assert told[1].startswith("sav_tracks: 1 measured, mean reward 1.0000")
+    assert told[2].startswith("unknown: 0 measured")
+    file = tmp_path / "lines.jsonl"
+    file.write_text(text)
+    assert results(run("verify", str(file)))[:2] == results(done)[:2]
+
+
+def test_a_task_of_someone_else(run: Run, tmp_path: Path) -> None:
+    code = tmp_path / "task.py"
+    code.write_text(
+        "from pydantic import BaseModel, Field\n"
+        "from nemo_gym_video.tasks.task import Score, Task, TaskSettings\n"
+        "class Row(BaseModel):\n    count: int = Field(ge=0)\n"
+        "class Own(TaskSettings):\n    bonus: float = 0\n"
+        "class Count(Task[Row]):\n    Settings = Own\n"
+        "    def score(self, row, answer):\n"
+        "        return Score(float(answer.boxed == str(row.count)) + self.settings.bonus)\n"
+        "    def blind(self, row):\n        return {'always 3': '\\\\boxed{3}'}\n"
+    )
+    file = tmp_path / "lines.jsonl"
+    file.write_text(
+        lines({"row": {"count": 3}, "text": r"\boxed{3}"}, {"row": {"count": 2}, "text": r"\boxed{3}"})
+    )
+    done = run("verify", str(file), "--task", f"{code}:Count", "--set", "bonus=0.5")
+    assert [line["reward"] for line in results(done)] == [1.5, 0.5]
+    assert run("verify", str(file), "--task", str(code)).exit_code == 0
+    assert "no task has this setting" in str(
+        run("verify", str(file), "--task", str(code), "--set", "x=1").exception
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(lines({"count": 3}, {"count": -1}))
+    told = run("validate", str(rows), "--task", str(code))
+    assert told.exit_code == 1
+    assert "field 'count'" in told.stdout
+    rows.write_text(lines({"count": 3}, {"count": 4}))
+    assert results(run("baselines", str(rows), "--task", str(code), "--jsonl"))[0]["rewards"] == {"always 3": 0.5}

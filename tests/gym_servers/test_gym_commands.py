@@ -29,8 +29,7 @@ VERIFIERS = ("boxed_mcqa", "sav_tracks")
 GYM = [str(PREFIX / "bin" / "gym")]
 SERVERS = (
     ("responses_api_agents", "video_agent"),
-    ("resources_servers", "boxed_mcqa"),
-    ("resources_servers", "sav_tracks"),
+    ("resources_servers", "video_verifier"),
     ("environment_servers", "legacy_agent"),
     ("responses_api_models", "vllm_model"),
 )

@@ -17,8 +17,14 @@ from nemo_gym_video.servers.gym_root import search_root
 ROOT = search_root()
 NAMES = environment_names((ROOT,))
 ENVIRONMENTS_OF = {
-    "boxed_mcqa": ("caprl_mcqa",),
-    "sav_tracks": ("sav_pt_tracks", "sav_box_tracks", "sav_ref_tracks"),
+    "video_verifier": (
+        "caprl_mcqa",
+        "sav_pt_tracks",
+        "sav_box_tracks",
+        "sav_ref_tracks",
+        "clip_explorer",
+        "sav_stream",
+    ),
 }
 
 
@@ -57,7 +63,7 @@ def test_gym_env_test(name: str) -> None:
     assert {case.kind for case in report.cases} == {"full_reward", "zero_reward", "malformed", "determinism"}
 
 
-@pytest.mark.parametrize("name", ["boxed_mcqa", "sav_tracks"])
+@pytest.mark.parametrize("name", ["video_verifier"])
 def test_example_rows_have_no_field_that_the_schema_does_not_know(name: str) -> None:
     folder = ROOT / "verifiers" / name
     schema = load_task_data_schema(folder)

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from nemo_gym_video.servers.gym_root import search_root
 from nemo_gym_video.servers.scoring_workers import RequestRefused, ScoringWorkers, WorkerFailed
+from nemo_gym_video.tasks.registry import TaskError, task_of_row
 
 SETTINGS = {"grading_mode": "strict_single_letter_boxed"}
 ROW = {"options": [{"A": "red"}, {"B": "blue"}], "expected_answer": "B"}
@@ -116,16 +117,14 @@ def test_a_cancelled_request_does_not_answer_the_next() -> None:
     assert json.loads(asyncio.run(cancelled()))["reward"] == 1.0
 
 
-@pytest.fixture(params=["boxed_mcqa", "sav_tracks"])
-def verifier(request: pytest.FixtureRequest) -> Any:
-    """The app module of a stateless verifier."""
-    return runpy.run_path(str(search_root() / "verifiers" / request.param / "app.py"))
-
-
-def test_http_gives_what_the_parsed_path_gives(verifier: Any) -> None:
-    fixture = verifier["VERIFIER_FIXTURE"]
-    server = fixture.server_factory()
+@pytest.mark.parametrize("task", ["boxed_mcqa", "sav_tracks", "clip_explorer", "sav_stream"])
+def test_http_gives_what_the_parsed_path_gives(task: str) -> None:
+    app = runpy.run_path(str(search_root() / "verifiers" / "video_verifier" / "app.py"))
+    fixture = app["VERIFIER_FIXTURE"]
+    server = fixture.server_factory()(task=task, scoring_processes=1)
     cases = [json.loads(line) for line in fixture.cases_path.read_text().splitlines()]
+    cases = [case for case in cases if task_of_row(case["request"]).name == task]
+    assert len(cases) >= 7
     with TestClient(server.setup_webserver()) as client:
         for case in cases:
             answer = client.post("/verify", json=case["request"])
@@ -136,3 +135,11 @@ def test_http_gives_what_the_parsed_path_gives(verifier: Any) -> None:
             assert answer.json()["reward"] == parsed.reward == case["expected_reward"]
             assert answer.json()["reason"] == parsed.reason
         assert client.get("/reverify_mode").json() == "stateless"
+
+
+def test_a_task_that_cannot_be_loaded_is_told_when_the_worker_starts() -> None:
+    async def start() -> None:
+        await ScoringWorkers("nowhere.tasks:Count", {}, limit=1).warm_up()
+
+    with pytest.raises(TaskError, match=r"nowhere\.tasks:Count cannot be imported .*tried: "):
+        asyncio.run(start())

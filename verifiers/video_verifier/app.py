@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gym resources server for every task: its configuration names one (see ``nemo_gym_video.servers.task_verifier``)."""
+"""Gym resources server of any task: the configuration names one. See ``nemo_gym_video.servers.task_verifier``."""
 
 from collections.abc import Callable
 from functools import partial
