@@ -12,8 +12,7 @@ from PIL import Image
 
 from nemo_gym_video.alignment import index_turns
 from nemo_gym_video.servers.gym_root import search_root
-from nemo_gym_video.servers.verifier import offline
-from tests.servers.in_process import World
+from tests.servers.in_process import World, verifier
 
 PAGE = (search_root() / "docs" / "multi_turn.md").read_text("utf-8")
 
@@ -21,9 +20,8 @@ PAGE = (search_root() / "docs" / "multi_turn.md").read_text("utf-8")
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    page: dict[str, Any] = {"__name__": "slides"}
-    exec(compile(code, "docs/multi_turn.md", "exec", dont_inherit=True), page)
-    server = offline(page["SlidesServer"], page["SteppingConfig"])
+    (tmp_path / "task.py").write_text(code)
+    server = verifier(f"{tmp_path}/task.py:Slides")
     return World("slides", ["next", "I see it: found in 2"], tmp_path, server=server, roots=[str(tmp_path)])
 
 
@@ -62,4 +60,4 @@ def test_a_bad_row_of_it_is_masked(world: World, tmp_path: Path) -> None:
     result = world.run({**slides(tmp_path, 2), "pictures": []})
     assert result["mask_sample"] is True
     assert result["failure_kind"] == "nemo_gym_video:bad_row"
-    assert "no list of pictures" in result["failure_reason"]
+    assert "field 'pictures'" in result["failure_reason"]

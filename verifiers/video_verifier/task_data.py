@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a row of each of this package's tasks, for ``gym env schema`` and data tools (imports only pydantic).
+"""The fields of a row of each of this package's tasks, for ``gym env schema`` and data tools (only pydantic).
 
 A task of someone else's has its own row model: ``gym-video validate --task …`` checks against that.
 """
