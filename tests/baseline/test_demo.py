@@ -24,6 +24,7 @@ from nemo_gym_video.tasks.clip_explorer.explorer import ExplorerEpisode, Explore
 from nemo_gym_video.tasks.episode_media import ClipFootage, StoreWriter
 from nemo_gym_video.tasks.observation import Observation
 from nemo_gym_video.tasks.sav_stream.stream import StreamEpisode, StreamRow, score_stream
+from nemo_gym_video.tasks.task import Answer
 from nemo_gym_video.tasks.tracking.scoring import score_tracks
 
 MARGINS = {"caprl_mcqa": 0.3, "sav_pt_tracks": 0.2, "sav_box_tracks": 0.2, "sav_ref_tracks": 0.2}
@@ -84,7 +85,7 @@ class Player:
             text = choice["message"]["content"]
             item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
             output.append(item)
-            observation = episode.step([item])
+            observation = episode.step(Answer([item]))
             if observation.done:
                 return output
             output.append(user(observation))
@@ -127,9 +128,9 @@ def test_a_long_clip_is_explored_before_the_answer(demo: DemoRows, player: Playe
         explored = explorer_row(row)
         footage = ClipFootage.open(sources, explored["video"], limits=limits, decoder=media_video)
         episode = ExplorerEpisode(footage, writer, ExplorerLimits(overview_frames=6, transport=transport))
-        output = player.play(explored, episode, episode.overview())
+        output = player.play(explored, episode, episode.begin())
         result = score_exploration(output, explored, usage=episode.usage())
-        assert (episode.bad_requests, episode.turns >= 2) == (0, True)
+        assert (episode.state["bad_requests"], episode.state["turns"] >= 2) == (0, True)
         rewards.append(result["reward"])
     assert mean(rewards) >= 0.25 + 0.3
 
@@ -142,7 +143,7 @@ def test_a_stream_is_tracked_across_its_chunks(demo: DemoRows, player: Player, e
         blind.add(row)
         streamed = stream_row(row, chunk=6)
         episode = StreamEpisode(StreamRow.from_row(streamed))
-        result = score_stream(player.play(streamed, episode, episode.first()), streamed)
+        result = score_stream(player.play(streamed, episode, episode.begin()), streamed)
         assert result.track.extras == 0
         assert result.track.missing == 0
         rewards.append(result.track.reward)

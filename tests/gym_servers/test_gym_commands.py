@@ -25,7 +25,7 @@ from nemo_gym_video.servers.gym_root import search_root
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 PREFIX = Path(sys.prefix)
-VERIFIERS = ("boxed_mcqa", "sav_tracks")
+VERIFIERS = ("video_verifier/boxed_mcqa", "video_verifier/sav_tracks")
 GYM = [str(PREFIX / "bin" / "gym")]
 SERVERS = (
     ("responses_api_agents", "video_agent"),
@@ -129,7 +129,7 @@ def test_same_rewards_and_the_same_again(command: Any, venvs: Path, tmp_path: Pa
 def _score_again(stored: dict[str, Path], options: list[str], folder: Path) -> None:
     """``gym eval reverify`` with nothing but the verifier gives every reward once more."""
     for verifier, rollouts in stored.items():
-        again = folder / f"again_{verifier}.jsonl"
+        again = folder / f"again_{verifier.replace('/', '_')}.jsonl"
         inputs = rollouts.with_name(f"{rollouts.stem}_materialized_inputs.jsonl")
         files = ["--inputs", str(inputs), "--rollouts", str(rollouts), "--output", str(again)]
         head = f"++head_server.port={free_port()}"

@@ -184,6 +184,7 @@ class World:
 
     @property
     def open_sessions(self) -> int:
+        assert self.server._routes is not None
         return len(self.server._routes.sessions)
 
     async def arun(self, row: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from nemo_gym_video.tasks.clip_explorer.explorer import (
     enlarge,
     score_exploration,
 )
+from nemo_gym_video.tasks.task import Answer
 
 
 @dataclass
@@ -81,7 +82,7 @@ def words(observation: Any) -> str:
 
 def test_the_overview_spreads_over_the_whole_clip() -> None:
     one = episode(overview_frames=4)
-    observation = one.overview()
+    observation = one.begin()
     assert [part["type"] for part in observation.parts] == ["input_text", "input_video"]
     assert shown(one) == [("manifest", [0, 33, 66, 99])]
     assert "0.00, 3.30, 6.60, 9.90 s" in words(observation)
@@ -89,13 +90,13 @@ def test_the_overview_spreads_over_the_whole_clip() -> None:
 
 def test_a_clip_shorter_than_the_overview_is_shown_whole() -> None:
     one = ExplorerEpisode(Numbered(times=[0.0, 0.5], end_s=1.0), Recorder(), ExplorerLimits(overview_frames=8))
-    one.overview()
+    one.begin()
     assert shown(one) == [("manifest", [0, 1])]
 
 
 def test_a_clip_holds_the_frames_between_its_ends() -> None:
     one = episode()
-    observation = one.step(asks({"clip": {"start": 2.0, "end": 2.5}}))
+    observation = one.step(Answer(asks({"clip": {"start": 2.0, "end": 2.5}})))
     assert not observation.done
     assert shown(one) == [("manifest", [20, 21, 22, 23, 24, 25])]
     assert "2.00, 2.10, 2.20, 2.30, 2.40, 2.50 s" in words(observation)
@@ -103,33 +104,33 @@ def test_a_clip_holds_the_frames_between_its_ends() -> None:
 
 def test_a_rate_thins_the_clip_out() -> None:
     one = episode()
-    one.step(asks({"clip": {"start": 2.0, "end": 4.0, "fps": 2}}))
+    one.step(Answer(asks({"clip": {"start": 2.0, "end": 4.0, "fps": 2}})))
     assert shown(one) == [("manifest", [20, 25, 30, 35, 40])]
 
 
 @pytest.mark.parametrize(("transport", "form"), [("clip", "clip"), ("manifest", "manifest")])
 def test_transport_of_clips(transport: str, form: str) -> None:
     one = episode(transport=transport)
-    one.step(asks({"clip": {"start": 0, "end": 1}}))
+    one.step(Answer(asks({"clip": {"start": 0, "end": 1}})))
     assert [kind for kind, _ in shown(one)] == [form]
 
 
 def test_single_images_carry_their_times() -> None:
     one = episode(transport="images")
-    observation = one.step(asks({"clip": {"start": 0, "end": 0.1}}))
+    observation = one.step(Answer(asks({"clip": {"start": 0, "end": 0.1}})))
     assert [part.get("text") for part in observation.parts[1::2]] == ["0.00 s:", "0.10 s:"]
     assert [part["type"] for part in observation.parts[2::2]] == ["input_image", "input_image"]
 
 
 def test_frames_are_those_on_display() -> None:
     one = episode()
-    one.step(asks({"frames": {"times": [0, 3.14, 9.99]}}))
+    one.step(Answer(asks({"frames": {"times": [0, 3.14, 9.99]}})))
     assert shown(one) == [("image", [0]), ("image", [31]), ("image", [99])]
 
 
 def test_a_crop_shows_one_frame() -> None:
     one = episode()
-    observation = one.step(asks({"crop": {"time": 5, "box": [0, 0, 500, 500]}}))
+    observation = one.step(Answer(asks({"crop": {"time": 5, "box": [0, 0, 500, 500]}})))
     assert shown(one) == [("image", [50])]
     assert "frame at 5.00 s" in words(observation)
 
@@ -150,7 +151,7 @@ def test_a_crop_shows_one_frame() -> None:
 )
 def test_bad_requests_get_advice_and_cost_a_turn(request_made: dict[str, Any], advice: str) -> None:
     one = episode()
-    observation = one.step(asks(request_made))
+    observation = one.step(Answer(asks(request_made)))
     assert not observation.done
     assert len(observation.parts) == 1
     assert advice in words(observation)
@@ -159,26 +160,26 @@ def test_bad_requests_get_advice_and_cost_a_turn(request_made: dict[str, Any], a
 
 
 def test_neither_request_nor_answer_is_a_bad_request() -> None:
-    observation = episode().step(says("I do not know yet."))
+    observation = episode().step(Answer(says("I do not know yet.")))
     assert not observation.done
     assert "\\boxed" in words(observation)
 
 
 def test_a_boxed_answer_ends_the_episode() -> None:
-    observation = episode().step(says("It is \\boxed{B}."))
+    observation = episode().step(Answer(says("It is \\boxed{B}.")))
     assert observation.done
     assert observation.reason == "answered"
 
 
 def test_a_request_beside_a_box_is_a_request() -> None:
-    observation = episode().step(says('\\boxed{B}? <request>{"frames": {"times": [1]}}</request>'))
+    observation = episode().step(Answer(says('\\boxed{B}? <request>{"frames": {"times": [1]}}</request>')))
     assert not observation.done
 
 
 def test_the_turn_limit_ends_the_episode() -> None:
     one = episode(max_turns=2)
-    assert "Answer now" in words(one.step(asks({"frames": {"times": [1]}})))
-    observation = one.step(asks({"frames": {"times": [1]}}))
+    assert "Answer now" in words(one.step(Answer(asks({"frames": {"times": [1]}}))))
+    observation = one.step(Answer(asks({"frames": {"times": [1]}})))
     assert observation.done
     assert observation.reason == "turn_limit"
 
@@ -194,7 +195,7 @@ def test_parallel_tool_calls_are_answered_in_order() -> None:
         call("clip", {"start": 5, "end": 4}, "second"),
         call("clip", {"start": 1, "end": 1.1, "fps": 10}, "third"),
     ]
-    observation = one.step(turn)
+    observation = one.step(Answer(turn))
     assert [call_id for call_id, _ in observation.tool_outputs] == ["first", "second", "third"]
     assert "empty" in observation.tool_outputs[1][1]
     assert shown(one) == [("image", [40]), ("manifest", [10, 11])]

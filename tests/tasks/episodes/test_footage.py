@@ -24,6 +24,7 @@ from nemo_gym_video.media.store import ContentStore
 from nemo_gym_video.messages import FrameManifest
 from nemo_gym_video.tasks.clip_explorer.explorer import ExplorerEpisode, ExplorerLimits
 from nemo_gym_video.tasks.episode_media import ClipFootage, StoreWriter, encode_clip
+from nemo_gym_video.tasks.task import Answer
 
 Pixels = NDArray[np.uint8]
 Read = Callable[[Pixels], int]
@@ -53,7 +54,7 @@ def start(path: Path, store: Path, **limits: Any) -> ExplorerEpisode:
 def ask(episode: ExplorerEpisode, begin: float, end: float) -> str:
     text = f"<request>{json.dumps({'clip': {'start': begin, 'end': end}})}</request>"
     output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]
-    (part,) = [part for part in episode.step(output).parts if part["type"] == "input_video"]
+    (part,) = [part for part in episode.step(Answer(output)).parts if part["type"] == "input_video"]
     return str(part["video_url"])
 
 

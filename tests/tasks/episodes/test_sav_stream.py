@@ -9,6 +9,7 @@ import pytest
 from nemo_gym_video.errors import RowError
 from nemo_gym_video.tasks.observation import turns_of
 from nemo_gym_video.tasks.sav_stream.stream import StreamEpisode, StreamRow, score_stream
+from nemo_gym_video.tasks.task import Answer
 from nemo_gym_video.tasks.tracking.scoring import score_tracks
 
 # One point on a 10 x 10 frame whose mask is the whole frame: any grid point is inside.
@@ -59,9 +60,9 @@ def test_text_referred_rows_start_at_frame_one_without_a_reference() -> None:
 
 def test_an_episode_hands_out_all_frames_and_ends() -> None:
     episode = StreamEpisode(StreamRow.from_row(row()))
-    observations = [episode.first()]
+    observations = [episode.begin()]
     while not observations[-1].done:
-        observations.append(episode.step([says(1)]))
+        observations.append(episode.step(Answer([says(1)])))
     images = [part["image_url"] for one in observations for part in one.parts if part["type"] == "input_image"]
     assert images == [f"{index}.jpg" for index in range(9)]
     assert observations[-1].reason == "all_frames_seen"
@@ -72,8 +73,8 @@ def test_an_episode_hands_out_all_frames_and_ends() -> None:
 
 def test_a_point_that_enters_late_is_announced_with_its_chunk() -> None:
     episode = StreamEpisode(StreamRow.from_row(row(late=5)))
-    assert "New:" not in episode.first().parts[-1]["text"]
-    assert "New: point 2 at (10, 20) in frame 5." in episode.step([]).parts[-1]["text"]
+    assert "New:" not in episode.begin().parts[-1]["text"]
+    assert "New: point 2 at (10, 20) in frame 5." in episode.step(Answer([])).parts[-1]["text"]
 
 
 def test_right_answers_in_every_chunk_earn_everything() -> None:
