@@ -239,6 +239,7 @@ def test_a_lost_session_is_named(tmp_path: Path) -> None:
         nonlocal steps
         steps += path == "/step"
         if steps == 2:
+            assert world.server._routes is not None
             world.server._routes.sessions.close_all()
 
     world.client.before = lose
