@@ -68,8 +68,12 @@ def write_frames(
             float(info.timestamps[-1]) if end is None else end,
         )
         if not span:
-            raise MediaDecodeError("no frame lies between start and end", got=(start, end),
-                                   allowed=f"{info.start_time:.3f} to {info.timestamps[-1]:.3f} s")  # fmt: skip
+            raise MediaDecodeError(
+                "no frame lies between start and end",
+                code="media.frame_index",
+                got=(start, end),
+                allowed=f"{info.start_time:.3f} to {info.timestamps[-1]:.3f} s",
+            )
         sample = sample_frames(
             convention, total=len(span), fps=info.fps, num_frames=num_frames, target_fps=target_fps
         )
@@ -115,10 +119,17 @@ def _make_folder(output: Path, count: int) -> None:
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise MediaSourceError(f"output folder cannot be made ({error.strerror})", got=str(output)) from error
+        raise MediaSourceError(
+            f"output folder cannot be made ({error.strerror})", code="prepare.output", got=str(output)
+        ) from error
     names = {f"{place:06d}.png" for place in range(count)}
     left = sorted(
         path.name for path in output.glob("[0-9][0-9][0-9][0-9][0-9][0-9].png") if path.name not in names
     )
     if left:
-        raise MediaSourceError("output folder holds frames of another run", got=left[0], allowed="an empty folder")
+        raise MediaSourceError(
+            "output folder holds frames of another run",
+            code="prepare.output",
+            got=left[0],
+            allowed="an empty folder",
+        )

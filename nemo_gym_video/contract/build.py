@@ -101,8 +101,13 @@ def build_contract(
     )
     contract = contract.with_counts(settings, known)
     if length is not None and (contract.total or 0) > length:
-        raise RowError("the row's media does not fit the context", got=f"{contract.total} placeholder tokens",
-                       allowed=f"max_model_len {length}", where=where)  # fmt: skip
+        raise RowError(
+            "the row's media does not fit the context",
+            code="row.context",
+            got=f"{contract.total} placeholder tokens",
+            allowed=f"max_model_len {length}",
+            where=where,
+        )
     return contract
 
 
@@ -127,7 +132,7 @@ def contract_of_row(
     """
     parameters = row.get("responses_create_params")
     if not isinstance(parameters, Mapping) or "input" not in parameters:
-        raise RowError("row has no responses_create_params.input", where=where)
+        raise RowError("row has no responses_create_params.input", code="row.no_input", where=where)
     row_input = parameters["input"]
     instructions = parameters.get("instructions")
     if isinstance(instructions, str):
@@ -161,7 +166,7 @@ def _check_rules(
     )
     mode = media_mode(groups)
     if mode != contract.mode or len(groups) != len(contract.items):
-        raise ContractError("contract names another media mode than its row has",
+        raise ContractError("contract names another media mode than its row has", code="contract.mismatch",
                             got=f"{contract.mode}, {len(contract.items)} items",
                             allowed=f"{mode}, {len(groups)} items", where=where)  # fmt: skip
 
@@ -296,8 +301,13 @@ class _Measure:
             size, digest = self._image(url, place)
             first = first or size
             if size != first:
-                raise RowError("frames of one video differ in size", got=f"{size[0]}x{size[1]}",
-                               allowed=f"{first[0]}x{first[1]}", where=place)  # fmt: skip
+                raise RowError(
+                    "frames of one video differ in size",
+                    code="media.frame_sizes",
+                    got=f"{size[0]}x{size[1]}",
+                    allowed=f"{first[0]}x{first[1]}",
+                    where=place,
+                )
             whole.update(digest.encode("ascii"))
         assert first is not None  # a group and a manifest hold at least one frame
         return first, "sha256:" + whole.hexdigest()

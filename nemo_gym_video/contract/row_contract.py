@@ -185,12 +185,14 @@ class RowContract:
     def check_messages(self, conversation: str | Sequence[Any], *, where: Where | None = None) -> None:
         """Raise ``ContractError`` unless the contract was made for exactly these (raw) messages."""
         if self.message_digest is None:
-            raise ContractError("contract is not bound to messages (no message_digest)", where=where)
+            raise ContractError(
+                "contract is not bound to messages (no message_digest)", code="contract.mismatch", where=where
+            )
         found = message_digest(conversation, where=where)
         if found != self.message_digest:
             raise ContractError(
                 "the row's messages were changed after its contract was made; prepare the row again or drop the "
-                "contract",
+                "contract", code="contract.mismatch",
                 got=found, allowed=self.message_digest, where=where,
             )  # fmt: skip
 

@@ -224,7 +224,9 @@ def _settings(family: str, values: Mapping[str, Any]) -> ProcessorSettings:
     # A preset's name only: a folder that a row names is not read.
     names = [name for name in preset_names() if name not in _FOLDER_FAMILIES]
     if family not in names:
-        raise ProcessorSettingsError("unknown processor", got=family, allowed=", ".join(names))
+        raise ProcessorSettingsError(
+            "unknown processor", code="processor.unknown", got=family, allowed=", ".join(names)
+        )
     return load_settings(family, overrides=values)
 
 

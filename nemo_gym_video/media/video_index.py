@@ -130,8 +130,13 @@ def build_index(container: Any, stream: Any, *, limits: MediaLimits, where: Wher
             rows.append((pts, packet.dts, packet.is_keyframe, shown))
             duration = packet.duration or duration
             if len(rows) > limits.max_frames:
-                raise MediaDecodeError("video has too many frames", got=f"over {limits.max_frames}",
-                                       allowed=f"{limits.max_frames} frames", where=where)  # fmt: skip
+                raise MediaDecodeError(
+                    "video has too many frames",
+                    code="media.too_large",
+                    got=f"over {limits.max_frames}",
+                    allowed=f"{limits.max_frames} frames",
+                    where=where,
+                )
     except av.error.FFmpegError:
         damaged = True
     return _index(rows, duration, damaged)

@@ -115,6 +115,10 @@ def require_ray() -> Any:
         import ray.data
     except ImportError as error:
         raise PreparationError(
-            "Ray Data is not installed", got=str(error), allowed="pip install 'nemo-gym-video[ray]'", where="--ray"
+            "Ray Data is not installed",
+            code="prepare.extra",
+            got=str(error),
+            allowed="pip install 'nemo-gym-video[ray]'",
+            where="--ray",
         ) from error
     return ray

@@ -128,7 +128,9 @@ def _locked(output: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PreparationError("another preparation is writing to this folder", got=str(output)) from None
+            raise PreparationError(
+                "another preparation is writing to this folder", code="prepare.output", got=str(output)
+            ) from None
         try:
             yield
         finally:
@@ -140,14 +142,19 @@ def _open_job(job: Path, output: Path, identity: Mapping[str, Any], *, resume: b
     if not resume:
         taken = [name for name in (JOB_FOLDER, "report.json", "train.jsonl") if (output / name).exists()]
         if taken:
-            raise PreparationError("output folder already holds a preparation", got=taken,
+            raise PreparationError("output folder already holds a preparation", code="prepare.output", got=taken,
                                    allowed="an empty folder, or --resume", where=str(output))  # fmt: skip
     before = _earlier_job(record, output / "report.json")
     if before is not None:
         changed = sorted(name for name in {*before, *identity} if before.get(name) != identity.get(name))
         if changed:
-            raise PreparationError("the job to resume was started with other settings", got=changed,
-                                   allowed="the same command, or another folder", where=str(output))  # fmt: skip
+            raise PreparationError(
+                "the job to resume was started with other settings",
+                code="prepare.output",
+                got=changed,
+                allowed="the same command, or another folder",
+                where=str(output),
+            )
     remove_leftovers(output)
     (job / "plan").mkdir(parents=True, exist_ok=True)
     (job / "done").mkdir(exist_ok=True)
@@ -238,7 +245,7 @@ def prepare_chunk(task: ChunkTask, chunk: int) -> ChunkResult:
     job = output / JOB_FOLDER
     plan = _plan_file(job, chunk)
     if not plan.is_file():
-        raise PreparationError("a worker does not see the output folder", got=str(plan),
+        raise PreparationError("a worker does not see the output folder", code="prepare.output", got=str(plan),
                                allowed="a folder that all nodes share")  # fmt: skip
     outcomes: list[Outcome] = []
     lines = plan.read_text("utf-8", "surrogateescape").splitlines()

@@ -50,7 +50,7 @@ def score_body(raw: bytes, scorer: str, settings: Mapping[str, Any]) -> bytes:
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise RowError(f"body is no JSON ({error})") from error
+        raise RowError(f"body is no JSON ({error})", code="row.json") from error
     response = body.get("response") if isinstance(body, dict) else None
     output = response.get("output") if isinstance(response, dict) else None
     if not isinstance(output, list):

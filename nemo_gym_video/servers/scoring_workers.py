@@ -26,9 +26,13 @@ _OK, _REFUSED = b"\x00", b"\x01"
 class WorkerFailed(NemoGymVideoError):
     """A scoring worker ended in the middle of a request."""
 
+    code = "scoring.worker"
+
 
 class RequestRefused(NemoGymVideoError):
     """The request is none that can be scored."""
+
+    code = "scoring.refused"
 
 
 class ScoringWorkers:

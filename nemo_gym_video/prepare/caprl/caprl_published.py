@@ -50,7 +50,7 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     ``line`` counts lines of JSONL from 1, and records of the other forms from 1.
     """
     if not path.is_file():
-        raise PreparationError("input file does not exist", got=str(path), where="--input")
+        raise PreparationError("input file does not exist", code="prepare.missing", got=str(path), where="--input")
     if path.suffix.lower() == ".parquet":
         yield from _parquet(path)
     elif path.suffix.lower() == ".json":

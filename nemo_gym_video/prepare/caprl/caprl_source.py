@@ -70,10 +70,14 @@ class CaprlSource:
         from nemo_gym_video.processors.sampling import CONVENTIONS
 
         if not self.input.is_file():
-            raise PreparationError("input file does not exist", got=str(self.input), where="--input")
+            raise PreparationError(
+                "input file does not exist", code="prepare.missing", got=str(self.input), where="--input"
+            )
         for root in self.video_roots:
             if not root.is_dir():
-                raise PreparationError("folder does not exist", got=str(root), where="--video-root")
+                raise PreparationError(
+                    "folder does not exist", code="prepare.missing", got=str(root), where="--video-root"
+                )
         if self.convention not in CONVENTIONS:
             raise PreparationError("unknown sampling convention", got=self.convention,
                                    allowed=", ".join(CONVENTIONS), where="--convention")  # fmt: skip

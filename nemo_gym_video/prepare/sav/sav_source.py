@@ -48,7 +48,9 @@ class SavSource:
     def check(self) -> None:
         """Refuse settings that cannot work, before any input is read."""
         if not self.root.is_dir():
-            raise PreparationError("folder does not exist", got=str(self.root), where="--root")
+            raise PreparationError(
+                "folder does not exist", code="prepare.missing", got=str(self.root), where="--root"
+            )
         if self.task == "ref" and self.expressions is None:
             raise PreparationError("task ref needs expressions", allowed="a JSON file", where="--expressions")
 

@@ -40,11 +40,13 @@ def render_once(native: Path, suite: SuiteSettings, *, resume: bool) -> None:
     mark = native / _MARK
     if mark.exists():
         if not resume:
-            raise PreparationError("output folder already holds clips", got=str(native),
+            raise PreparationError("output folder already holds clips", code="prepare.output", got=str(native),
                                    allowed="an empty folder, or --resume")  # fmt: skip
         if json.loads(mark.read_text("utf-8")) == record:
             return
-        raise PreparationError("clips there were rendered with other settings", got=str(native))
+        raise PreparationError(
+            "clips there were rendered with other settings", code="prepare.output", got=str(native)
+        )
     if native.exists():
         remove_leftovers(native)
     synthesize(

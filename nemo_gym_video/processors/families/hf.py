@@ -51,7 +51,9 @@ class HfSettings(ProcessorSettings):
                 "family 'hf' needs a folder", allowed="setting 'path', or a folder's name"
             )
         if not (Path(self.path) / "preprocessor_config.json").is_file():
-            raise ProcessorSettingsError("folder holds no preprocessor_config.json", got=self.path)
+            raise ProcessorSettingsError(
+                "folder holds no preprocessor_config.json", code="processor.checkpoint", got=self.path
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -87,7 +89,9 @@ def _transformers_version() -> str:
     try:
         return importlib.metadata.version("transformers")
     except importlib.metadata.PackageNotFoundError as error:
-        raise ProcessorSettingsError("family 'hf' needs transformers: pip install 'nemo-gym-video[hf]'") from error
+        raise ProcessorSettingsError(
+            "family 'hf' needs transformers: pip install 'nemo-gym-video[hf]'", code="processor.extra"
+        ) from error
 
 
 @lru_cache(maxsize=16)
@@ -99,7 +103,7 @@ def _processor(path: str, fingerprint: str) -> Any:
         return AutoImageProcessor.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
         raise ProcessorSettingsError(
-            f"transformers cannot load the image processor ({error})", got=path
+            f"transformers cannot load the image processor ({error})", code="processor.checkpoint", got=path
         ) from error
 
 

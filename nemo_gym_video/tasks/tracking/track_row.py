@@ -75,7 +75,9 @@ def check_track_row(row: object, where: Where | None = None) -> tuple[TrackRow |
         return None, [RowError("row is no JSON object", got=type(row).__name__, where=where)]
     task = row.get("task")
     if not isinstance(task, str) or task not in TASKS:
-        return None, [RowError("task is unknown", got=task, allowed=", ".join(TASKS), where=where)]
+        return None, [
+            RowError("task is unknown", code="row.unknown_task", got=task, allowed=", ".join(TASKS), where=where)
+        ]
     check = _Check(cast("Task", task), where or Where())
     check.space(row)
     absence_score = check.absence_score(row.get("absence_score"))
