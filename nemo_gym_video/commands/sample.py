@@ -11,6 +11,7 @@ import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
 from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.processors.loaders.loader_requests import LOADER_KEYS, answer_loader
 from nemo_gym_video.processors.sampling import sample_frames
 
 _KEYS = ("convention", "total", "fps", "num_frames", "target_fps", "temporal_patch_size")
@@ -22,6 +23,13 @@ def sample(
         bool, typer.Option("--jsonl", help="One JSON request a line in, one answer a line out.")
     ] = False,
     convention: Annotated[str, typer.Option(help="vllm, nemo_rl, qwen2_vl or qwen3_vl.")] = "vllm",
+    loader: Annotated[
+        str | None, typer.Option(help="An engine's loader in place of a convention: opencv, qwen3_vl, …")
+    ] = None,
+    video_processor: Annotated[
+        str | None, typer.Option(help="The checkpoint's video_processor_type; decides loader and second sampling.")
+    ] = None,
+    media_io_kwargs: Annotated[str | None, typer.Option(help="As the engine is started with, JSON.")] = None,
     total: Annotated[int | None, typer.Option(help="Frames of the clip.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames a second of the clip.")] = None,
     num_frames: Annotated[int | None, typer.Option(help="Frames asked for.")] = None,
@@ -39,11 +47,17 @@ def sample(
         "target_fps": target_fps,
         "temporal_patch_size": temporal_patch_size,
     }
-    print(json.dumps(answer(given, None)))
+    by_loader = {"loader": loader, "video_processor": video_processor, "media_io_kwargs": media_io_kwargs}
+    if any(by_loader.values()):
+        # The convention has a default, so it cannot be told from one that was asked for: a loader wins.
+        given = {key: given[key] for key in given if key != "convention"} | by_loader
+    print(json.dumps(answer({key: value for key, value in given.items() if value is not None}, None)))
 
 
 def answer(request: dict[str, Any], where: Where | None) -> dict[str, Any]:
     """Answer one request object; ``RowError`` for an unknown key, a missing one, or a value out of range."""
+    if not LOADER_KEYS.isdisjoint(request):
+        return answer_loader(request, where)
     for key in request:
         if key not in _KEYS:
             raise RowError("unknown key in a sample request", got=key, allowed=", ".join(_KEYS), where=where)
