@@ -22,7 +22,7 @@ def sample(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="One JSON request a line in, one answer a line out.")
     ] = False,
-    convention: Annotated[str, typer.Option(help="vllm, nemo_rl, qwen2_vl or qwen3_vl.")] = "vllm",
+    convention: Annotated[str | None, typer.Option(help="vllm (default), nemo_rl, qwen2_vl or qwen3_vl.")] = None,
     loader: Annotated[
         str | None, typer.Option(help="An engine's loader in place of a convention: opencv, qwen3_vl, …")
     ] = None,
@@ -39,19 +39,21 @@ def sample(
     """Show which frames a loader takes from a clip, with their times."""
     if jsonl:
         raise typer.Exit(answer_lines(file, answer))
-    given = {
+    given: dict[str, Any] = {
         "convention": convention,
+        "loader": loader,
+        "video_processor": video_processor,
+        "media_io_kwargs": media_io_kwargs,
         "total": total,
         "fps": fps,
         "num_frames": num_frames,
         "target_fps": target_fps,
         "temporal_patch_size": temporal_patch_size,
     }
-    by_loader = {"loader": loader, "video_processor": video_processor, "media_io_kwargs": media_io_kwargs}
-    if any(by_loader.values()):
-        # The convention has a default, so it cannot be told from one that was asked for: a loader wins.
-        given = {key: given[key] for key in given if key != "convention"} | by_loader
-    print(json.dumps(answer({key: value for key, value in given.items() if value is not None}, None)))
+    request = {key: value for key, value in given.items() if value is not None}
+    if LOADER_KEYS.isdisjoint(request):
+        request.setdefault("convention", "vllm")
+    print(json.dumps(answer(request, None)))
 
 
 def answer(request: dict[str, Any], where: Where | None) -> dict[str, Any]:

@@ -43,9 +43,8 @@ def answer_loader(request: Mapping[str, Any], where: Where | None = None) -> dic
     known = {*LOADER_KEYS, *_CLIP, *_ARGUMENTS}
     for key in request:
         if key not in known:
-            raise RowError(
-                "unknown key in a loader request", got=key, allowed=", ".join(sorted(known)), where=where
-            )
+            raise RowError("unknown key in a request that names a loader or what decides it", got=key, where=where,
+                           allowed=", ".join(sorted(known)))  # fmt: skip
     for key in ("total", "fps"):
         if request.get(key) is None:
             raise RowError(f"loader request lacks {key!r}", where=where)
