@@ -67,6 +67,21 @@ def test_refuses_what_the_engine_failed_on(vector: dict[str, Any]) -> None:
         load_frames(LoaderSettings(name=vector["loader"], **vector["arguments"]), *_clip(vector))
 
 
+def test_qwen2_vl_steps_in_float32() -> None:
+    # 7 x (230 / 14) is 114.99999999999999 in float64, which would be cut to 114; stored as float32 it is 115.
+    loaded = load_frames(LoaderSettings(name="qwen2_vl"), 230, 30.0)
+    assert int(7 * (230 / 14)) == 114
+    assert loaded.indices[7] == 115
+
+
+def test_qwen2_vl_pulls_a_step_past_the_end_back() -> None:
+    # 451 / (451 / 54) is a little over 54, so there is a 55th step, to 451: vLLM makes it the last frame.
+    loaded = load_frames(LoaderSettings(name="qwen2_vl", max_frames=54, fps=30), 451, 30.0)
+    assert len(loaded.indices) == 55
+    assert loaded.indices[-3:] == (434, 442, 450)
+    assert len(load_frames(LoaderSettings(name="qwen2_vl", max_frames=56, fps=30), 451, 30.0).indices) == 56
+
+
 @pytest.mark.parametrize("vector", TAKEN[::7], ids=_name)
 def test_the_printed_flags_say_the_same(vector: dict[str, Any]) -> None:
     loader = LoaderSettings(name=vector["loader"], **vector["arguments"])
