@@ -82,6 +82,16 @@ def test_qwen2_vl_pulls_a_step_past_the_end_back() -> None:
     assert len(load_frames(LoaderSettings(name="qwen2_vl", max_frames=56, fps=30), 451, 30.0).indices) == 56
 
 
+def test_where_a_rule_turns() -> None:
+    # 300 s at 2 a second are 600 frames: a longer clip that has just these is taken whole.
+    assert load_frames(LoaderSettings(name="opencv_dynamic"), 600, 1.0).do_sample_frames
+    assert not load_frames(LoaderSettings(name="opencv_dynamic"), 601, 1.0).do_sample_frames
+    # 12.4 s at 2 a second are 25 frames: up to a request of these the rate decides, and the last is at 12 s.
+    by_rate = load_frames(LoaderSettings(name="openpangu", num_frames=32), 63, 5.0)
+    assert load_frames(LoaderSettings(name="openpangu", num_frames=25), 63, 5.0) == by_rate
+    assert load_frames(LoaderSettings(name="openpangu", num_frames=24), 63, 5.0).indices[-1] == 62
+
+
 @pytest.mark.parametrize("vector", TAKEN[::7], ids=_name)
 def test_the_printed_flags_say_the_same(vector: dict[str, Any]) -> None:
     loader = LoaderSettings(name=vector["loader"], **vector["arguments"])
