@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from nemo_gym_video.prepare.whole_files import dump_line, write_bytes, write_text
 
@@ -144,8 +145,6 @@ def manifest_holds(root: Path, manifest: str) -> bool:
 
 def encode(pixels: NDArray[np.uint8], form: FrameForm) -> bytes:
     """PNG (lossless) or JPEG bytes of ``pixels``, uint8 [h, w, 3] RGB."""
-    from PIL import Image
-
     buffer = io.BytesIO()
     image = Image.fromarray(pixels)
     if form == "png":

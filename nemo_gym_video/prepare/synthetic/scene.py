@@ -190,8 +190,3 @@ def outline(shape: str, u: NDArray[np.float64], v: NDArray[np.float64]) -> NDArr
     distance, turn = np.hypot(u, v), np.arctan2(v, u)
     spoke = np.abs((turn * 5 / (2 * math.pi)) % 1 - 0.5) * 2
     return distance <= 0.55 + 0.43 * spoke
-
-
-def visible_frames(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which frames show anything of each sprite; bool [sprites, frames] from masks [frames, sprites, h, w]."""
-    return masks.any(axis=(2, 3)).T

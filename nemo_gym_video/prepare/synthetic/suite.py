@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource, Transport
+from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
+from nemo_gym_video.prepare.row_parts import Transport
 from nemo_gym_video.prepare.sav.sav_rows import TrackRules
 from nemo_gym_video.prepare.sav.sav_source import SavSource
 from nemo_gym_video.prepare.synthetic.clips import SYNTHETIC, synthesize
