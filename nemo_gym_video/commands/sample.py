@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
+from nemo_gym_video.commands.shared_options import Convention, Jsonl, LinesFile, NumFrames, TargetFps
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.processors.sampling import sample_frames
 
@@ -17,15 +18,13 @@ _KEYS = ("convention", "total", "fps", "num_frames", "target_fps", "temporal_pat
 
 
 def sample(
-    file: Annotated[str, typer.Argument(help="With --jsonl: file of requests; - is standard input.")] = "-",
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="One JSON request a line in, one answer a line out.")
-    ] = False,
-    convention: Annotated[str, typer.Option(help="vllm, nemo_rl, qwen2_vl or qwen3_vl.")] = "vllm",
+    file: LinesFile = "-",
+    jsonl: Jsonl = False,
+    convention: Convention = "vllm",
     total: Annotated[int | None, typer.Option(help="Frames of the clip.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames a second of the clip.")] = None,
-    num_frames: Annotated[int | None, typer.Option(help="Frames asked for.")] = None,
-    target_fps: Annotated[float | None, typer.Option(help="Rate asked for, in frames a second.")] = None,
+    num_frames: NumFrames = None,
+    target_fps: TargetFps = None,
     temporal_patch_size: Annotated[int | None, typer.Option(help="Frames a tubelet (default 2).")] = None,
 ) -> None:
     """Show which frames a loader takes from a clip, with their times."""

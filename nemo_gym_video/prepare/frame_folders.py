@@ -72,12 +72,7 @@ def store_frames(
     for frame in clip.iter_frames(list(names)):
         data = encode(frame.pixels, form)
         write_bytes(root / names[frame.index], data)
-        files[names[frame.index]] = {
-            "frame": frame.index,
-            "timestamp": frame.timestamp,
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
+        files[names[frame.index]] = _file_record(frame.index, frame.timestamp, data)
     record = {
         "video": digest,
         "asked": dict(asked),
@@ -94,6 +89,16 @@ def store_frames(
     }
     write_text(root / manifest, dump_line(record))
     return stored
+
+
+def _file_record(frame: int, timestamp: float, data: bytes) -> dict[str, Any]:
+    """What a manifest says about one file: its frame, its time in seconds, its content."""
+    return {
+        "frame": frame,
+        "timestamp": timestamp,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
 
 
 def store_copies(

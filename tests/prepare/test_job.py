@@ -413,6 +413,9 @@ class Broken:
     def media_roots(self) -> tuple[Path, ...]:
         return ()
 
+    def licence(self) -> str | None:
+        return None
+
     def sampling(self) -> dict[str, Any]:
         return {}
 

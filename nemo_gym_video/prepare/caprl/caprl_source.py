@@ -25,6 +25,7 @@ from nemo_gym_video.prepare.caprl.caprl_published import (
 )
 from nemo_gym_video.prepare.caprl.option_text import keeps_order
 from nemo_gym_video.prepare.frame_folders import store_frames, store_video
+from nemo_gym_video.prepare.mcqa_prompt import LETTERS, mcqa_prompt
 from nemo_gym_video.prepare.opening import opened_clip
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
 from nemo_gym_video.prepare.row_parts import (
@@ -35,7 +36,6 @@ from nemo_gym_video.prepare.row_parts import (
     tagged_frame,
     user_message,
 )
-from nemo_gym_video.prepare.synthetic.questions import LETTERS, mcqa_prompt
 from nemo_gym_video.prepare.whole_files import stable_seed
 from nemo_gym_video.processors.sampling import CONVENTIONS, sample_frames
 
