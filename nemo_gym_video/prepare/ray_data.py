@@ -85,7 +85,7 @@ def require_ray() -> Any:
     """The ``ray`` module with Ray Data, or a ``PreparationError`` that says how to install it."""
     try:
         import ray  # extra: ray
-        import ray.data
+        import ray.data  # extra: ray
     except ImportError as error:
         raise PreparationError(
             "Ray Data is not installed", got=str(error), allowed="pip install 'nemo-gym-video[ray]'", where="--ray"

@@ -68,8 +68,8 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    import pyarrow
-    import pyarrow.parquet
+    import pyarrow  # start-up: only a parquet file needs Arrow
+    import pyarrow.parquet  # start-up: only a parquet file needs Arrow
 
     line = 0
     try:
