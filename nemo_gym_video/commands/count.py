@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
-from nemo_gym_video.commands.shared_options import Jsonl, LinesFile, MaxModelLen, Overrides
+from nemo_gym_video.commands.shared_options import Jsonl, LinesFile, Overrides
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.processors.counts import count_request
 from nemo_gym_video.processors.presets import ProcessorSettings, load_settings
@@ -31,7 +31,8 @@ def count(
     image: Annotated[list[str] | None, typer.Option(help="WIDTHxHEIGHT, or WIDTHxHEIGHT:COPIES.")] = None,
     video: Annotated[list[str] | None, typer.Option(help="FRAMES@WIDTHxHEIGHT.")] = None,
     settings: Overrides = "{}",
-    max_model_len: MaxModelLen = None,
+    # No min here: the request check below says what is wrong, on the command line as in a line of --jsonl.
+    max_model_len: Annotated[int | None, typer.Option(help="The engine's context length.")] = None,
     text_tokens: Annotated[int, typer.Option(help="Text tokens the engine's processor counts.")] = 0,
     pruning_rate: Annotated[float, typer.Option(help="The engine's video pruning rate.")] = 0.0,
 ) -> None:
