@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
+from nemo_gym_video.commands.shared_options import Jsonl, LinesFile, NumFrames, TargetFps
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.processors.loaders.loader_requests import LOADER_KEYS, answer_loader
 from nemo_gym_video.processors.sampling import sample_frames
@@ -18,10 +19,8 @@ _KEYS = ("convention", "total", "fps", "num_frames", "target_fps", "temporal_pat
 
 
 def sample(
-    file: Annotated[str, typer.Argument(help="With --jsonl: file of requests; - is standard input.")] = "-",
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="One JSON request a line in, one answer a line out.")
-    ] = False,
+    file: LinesFile = "-",
+    jsonl: Jsonl = False,
     convention: Annotated[str | None, typer.Option(help="vllm (default), nemo_rl, qwen2_vl or qwen3_vl.")] = None,
     loader: Annotated[
         str | None, typer.Option(help="An engine's loader in place of a convention: opencv, qwen3_vl, …")
@@ -32,8 +31,8 @@ def sample(
     media_io_kwargs: Annotated[str | None, typer.Option(help="As the engine is started with, JSON.")] = None,
     total: Annotated[int | None, typer.Option(help="Frames of the clip.")] = None,
     fps: Annotated[float | None, typer.Option(help="Frames a second of the clip.")] = None,
-    num_frames: Annotated[int | None, typer.Option(help="Frames asked for.")] = None,
-    target_fps: Annotated[float | None, typer.Option(help="Rate asked for, in frames a second.")] = None,
+    num_frames: NumFrames = None,
+    target_fps: TargetFps = None,
     temporal_patch_size: Annotated[int | None, typer.Option(help="Frames a tubelet (default 2).")] = None,
 ) -> None:
     """Show which frames a loader takes from a clip, with their times."""

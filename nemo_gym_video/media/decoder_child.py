@@ -56,7 +56,7 @@ def _answer(wire: Wire, request: dict[str, Any], blob: MediaBlob, limits: MediaL
     if call in ("probe_image", "read_image"):
         _answer_image(wire, call, blob, limits)
         return
-    from nemo_gym_video.media.video import open_clip
+    from nemo_gym_video.media.video import open_clip  # start-up: only what the child is asked for
 
     with open_clip(blob, limits=limits) as clip:
         info = asdict(clip.info)
@@ -69,7 +69,7 @@ def _answer(wire: Wire, request: dict[str, Any], blob: MediaBlob, limits: MediaL
 
 
 def _answer_image(wire: Wire, call: str, blob: MediaBlob, limits: MediaLimits) -> None:
-    from nemo_gym_video.media.image import probe_image, read_image
+    from nemo_gym_video.media.image import probe_image, read_image  # start-up: only what the child is asked for
 
     info = probe_image(blob, limits=limits)
     if call == "probe_image":

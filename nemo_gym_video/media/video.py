@@ -204,7 +204,7 @@ def _checked_indices(indices: Sequence[int], total: int) -> list[int]:
 
 
 def _describe(container: Any, stream: Any, index: ClipIndex, first: Any) -> VideoInfo:
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     base = Fraction(stream.time_base)
     # Integers up to 2**53 over an integer: the division rounds once, so a time is the float nearest to it.

@@ -43,7 +43,7 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
     Raises:
         MediaDecodeError: unlisted container or codec, no video stream, too many streams or pixels, broken.
     """
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     demuxer = CONTAINERS.get(blob.media_type)
     if demuxer is None:
@@ -67,7 +67,7 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
 @contextmanager
 def decode_errors(where: Where | None) -> Iterator[None]:
     """Turn what FFmpeg and PyAV raise on broken content into ``MediaDecodeError``. Not for a caller's own code."""
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     try:
         yield

@@ -115,7 +115,7 @@ def build_index(container: Any, stream: Any, *, limits: MediaLimits, where: Wher
     Raises:
         MediaDecodeError: more frames than ``limits.max_frames``.
     """
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     rows: list[tuple[int | None, int | None, bool, bool]] = []
     duration, damaged = 0, False
@@ -186,7 +186,7 @@ def frames_index(times: Sequence[int | None], *, damaged: bool, hidden: int, tic
 
 
 def _vp8_id() -> int:
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     return int(av.Codec("vp8", "r").id)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from nemo_gym_video.errors import MediaDecodeError, MediaSourceError, NemoGymVideoError, Where
 from nemo_gym_video.media.sources import MediaBlob, MediaSources
+from nemo_gym_video.media.video import open_clip
 from nemo_gym_video.prepare.outcome import Refusal
 
 # The media layer's codes that a preparation report has a name for. Every other code of a source that is refused is
@@ -42,20 +42,9 @@ def _where(error: NemoGymVideoError) -> Where | None:
 @contextmanager
 def opened_clip(sources: MediaSources, url: str, *, where: Where) -> Iterator[tuple[MediaBlob, Any]]:
     """The blob and the open clip of a video reference; media errors inside the block become refusals."""
-    from nemo_gym_video.media.video import open_clip
-
     try:
         blob = sources.open(url, kind="video", where=where)
         with open_clip(blob, where=where) as clip:
             yield blob, clip
     except (MediaSourceError, MediaDecodeError) as error:
         raise refusal_of(error, where) from error
-
-
-def local_root(path: Path, option: str) -> Path:
-    """``path`` when it is a folder, else a ``PreparationError`` naming the option."""
-    from nemo_gym_video.errors import PreparationError
-
-    if not path.is_dir():
-        raise PreparationError("folder does not exist", code="prepare.missing", got=str(path), where=option)
-    return path

@@ -97,7 +97,7 @@ def _transformers_version() -> str:
 @lru_cache(maxsize=16)
 def _processor(path: str, fingerprint: str) -> Any:
     """The folder's image processor; ``fingerprint`` tells a changed folder from the one in the cache."""
-    from transformers import AutoImageProcessor
+    from transformers import AutoImageProcessor  # extra: hf
 
     try:
         return AutoImageProcessor.from_pretrained(path, local_files_only=True, trust_remote_code=False)
@@ -109,7 +109,7 @@ def _processor(path: str, fingerprint: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def _ask(path: str, fingerprint: str, width: int, height: int, tile_tokens: int | None) -> Region:
-    import numpy as np
+    import numpy as np  # start-up: only this family needs it
 
     processor = _processor(path, fingerprint)
     blank = np.zeros((height, width, 3), dtype=np.uint8)
