@@ -142,5 +142,5 @@ class ClosedModel(BaseModel):
         known = cls.model_fields
         for name in value:
             if name not in known:
-                raise refusal("field is unknown", field=str(name), got=str(name), allowed=", ".join(known))
+                raise refusal(f"{name} is unknown", field=str(name), got=str(name), allowed=", ".join(known))
         return handler({name: entry for name, entry in value.items() if entry is not None})
