@@ -44,8 +44,12 @@ def prepare_with_progress(source: Source, output: Path, settings: JobSettings) -
             progress.console.print("stopped; the same command with --resume goes on from here", markup=False)
             raise typer.Exit(130) from None
         except OSError as error:
-            raise PreparationError(f"a file cannot be written or read ({error.strerror})", code="prepare.output", got=error.filename,
-                                   where=str(output)) from error  # fmt: skip
+            raise PreparationError(
+                f"a file cannot be written or read ({error.strerror})",
+                code="prepare.output",
+                got=error.filename,
+                where=str(output),
+            ) from error
     _print(report, output)
     return report
 

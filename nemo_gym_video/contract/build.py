@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_gym_video.contract.digest import message_digest
-from nemo_gym_video.contract.row_contract import CONTRACT_FIELD, ContractItem, RowContract
+from nemo_gym_video.contract.items import ContractItem
+from nemo_gym_video.contract.row_contract import CONTRACT_FIELD, RowContract
 from nemo_gym_video.contract.rules import (
     DEFAULT_PLACEHOLDERS,
     checked_groups,
@@ -31,7 +32,7 @@ TaggedAs = Literal["video", "images"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class VideoSampling:
     """How the engine samples a native video; the names are those of ``sample_frames``.
 
     Without a convention it is the one that vLLM uses for the processor's family.
@@ -49,7 +50,7 @@ def build_contract(
     settings: ProcessorSettings | None = None,
     max_model_len: int | None = None,
     state: CallState | None = None,
-    sampling: Sampling | None = None,
+    sampling: VideoSampling | None = None,
     tagged_as: TaggedAs = "video",
     allow_mixed: bool = False,
     allow_many_sources: bool = False,
@@ -83,7 +84,7 @@ def build_contract(
         allow_many_sources=allow_many_sources,
         where=where,
     )
-    measure = _Measure(sources, sampling or Sampling(), settings, tagged_as, decoder)
+    measure = _Measure(sources, sampling or VideoSampling(), settings, tagged_as, decoder)
     contract = RowContract(
         mode=media_mode(groups),
         items=tuple(measure.item(group, where) for group in groups),
@@ -186,11 +187,12 @@ class _Measure:
     def __init__(
         self,
         sources: MediaSources,
-        sampling: Sampling,
+        sampling: VideoSampling,
         settings: ProcessorSettings | None,
         tagged_as: TaggedAs,
         decoder: BoundedDecoder | None,
     ) -> None:
+        # start-up: PyAV and numpy are loaded only by who opens media.
         from nemo_gym_video.media import image, video
 
         self.sources = sources

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nemo_gym_video.contract import CONTRACT_FIELD, Sampling, build_contract
+from nemo_gym_video.contract import CONTRACT_FIELD, VideoSampling, build_contract
 from nemo_gym_video.errors import NemoGymVideoError, PreparationError, RowError
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
@@ -64,7 +64,7 @@ def finish(outcome: Outcome, *, rules: RowRules, roots: Sequence[Path], sampling
             sources=MediaSources(SourcePolicy(roots=tuple(roots))),
             settings=_settings(rules.processor),
             max_model_len=rules.max_model_len,
-            sampling=Sampling(**sampling),
+            sampling=VideoSampling(**sampling),
         )
     except NemoGymVideoError as error:
         if not isinstance(error, RowError):

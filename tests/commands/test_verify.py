@@ -174,4 +174,4 @@ def test_baselines_report_policies_that_do_not_look(run: Run, tmp_path: Path) ->
     file.write_text(lines(still, {"task": "pt"}))
     broken = run("baselines", str(file))
     assert broken.exit_code == 1
-    assert "objects is no list" in broken.stderr
+    assert "objects is missing" in broken.stderr
