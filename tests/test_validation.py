@@ -22,6 +22,14 @@ def _broken(text: str) -> str:
     raise carried(RowError("mask is broken", got=text, allowed="runs", where=Where(message=2, part=1)))
 
 
+def _other(text: str) -> str:
+    raise carried(ContractError("digest differs", got=text))
+
+
+class Carrying(BaseModel):
+    digest: Annotated[str, AfterValidator(_other)]
+
+
 class Leaf(ClosedModel):
     size: StrictInt = 1
     names: Annotated[list[StrictStr], Field(min_length=1)] = Field(default_factory=lambda: ["a"])
@@ -84,15 +92,11 @@ def test_the_place_of_the_row_stays() -> None:
 
 
 def test_a_carried_error_of_another_class_is_kept() -> None:
-    inner = ContractError("digest differs", got="x")
-
-    class Carrying(BaseModel):
-        digest: Annotated[str, AfterValidator(lambda _: (_ for _ in ()).throw(carried(inner)))]
-
     with pytest.raises(ValidationError) as caught:
         Carrying.model_validate({"digest": "x"})
     (problem,) = problems_of(caught.value)
-    assert (problem.cause, problem.sentence, problem.field) == (inner, "digest differs", "digest")
+    assert isinstance(problem.cause, ContractError)
+    assert (problem.sentence, problem.field) == ("digest differs", "digest")
 
 
 def test_paths() -> None:
