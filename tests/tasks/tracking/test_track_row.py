@@ -121,11 +121,11 @@ BAD = [
     (put(PT, f"{TARGET}.frame", ...), "frame is missing"),
     (
         put(PT, f"{TARGET}.frame", -1),
-        "frame does not fit.*allowed: frame numbers from 1",
+        "frame does not fit.*allowed: greater than or equal to 0",
     ),
     (
         put(PT, f"{TARGET}.frame", 1.5),
-        "frame does not fit.*allowed: frame numbers from 1",
+        "frame does not fit.*allowed: an integer",
     ),
     (
         put(REF, f"{TARGET}.frame", 0),
