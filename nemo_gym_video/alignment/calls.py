@@ -18,7 +18,7 @@ from nemo_gym_video.alignment.judge import Judge, Share, count_words
 from nemo_gym_video.alignment.run_counts import video_runs
 from nemo_gym_video.alignment.runs import Run, TokenArray
 from nemo_gym_video.alignment.shares import Wanted, assign_runs, carried_count
-from nemo_gym_video.contract.row_contract import ContractItem, RowContract
+from nemo_gym_video.contract import ContractItem, RowContract
 from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.processors.families.base import ProcessorSettings
 from nemo_gym_video.processors.regions import MediaKind
@@ -59,11 +59,9 @@ class _Seen:
     lengths: tuple[int, ...] | None
 
 
-def uncounted_media(
-    kind: MediaKind, source: str, *, counted_as: MediaKind | None = None, frames: int | None = None
-) -> ContractItem:
+def uncounted_media(kind: MediaKind, source: str, *, frames: int | None = None) -> ContractItem:
     """An item of which only the messages speak: nothing is predicted. ``frames`` is None where nobody says."""
-    return ContractItem(kind=kind, source=source, size=None, counted_as=counted_as or kind, frames=frames or 0)
+    return ContractItem(kind=kind, source=source, size=None, counted_as=kind, frames=frames or 0)
 
 
 def no_contract() -> RowContract:

@@ -171,7 +171,7 @@ class Predictions:
             ref=MediaRef(group.kind, tuple(part.url for part in group.parts), source=group.source,
                          tagged=group.tagged, media_id=media_id),
             place=Place(origin=origin, message=first.message, part=first.part, role=first.role),
-            aligned=self._aligned(group, frames, known),
+            aligned=known or uncounted_media(group.kind, short_url(group.source), frames=frames),
             frames=frames,
             frame_indices=None if known is None else known.frame_indices,
             fps=None if known is None else known.fps,
@@ -185,11 +185,6 @@ class Predictions:
         if is_manifest_url(group.parts[0].url):
             return len(FrameManifest.from_url(group.parts[0].url, where=self.where).frame_paths)
         return None if known is None else known.frames
-
-    def _aligned(self, group: MediaGroup, frames: int | None, known: ContractItem | None) -> ContractItem:
-        if known is not None:
-            return known
-        return uncounted_media(group.kind, short_url(group.source), frames=frames)
 
 
 def _recorded_token_ids(value: object, where: Where) -> tuple[int, ...] | None:

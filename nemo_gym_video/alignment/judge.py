@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nemo_gym_video.alignment.findings import AlignedRegion, Alignment, Finding, FindingKind
 from nemo_gym_video.alignment.runs import Run
-from nemo_gym_video.contract.row_contract import ContractItem
+from nemo_gym_video.contract import ContractItem
 from nemo_gym_video.processors.counts import grid_for_count
 from nemo_gym_video.processors.families.base import Grid, ProcessorSettings
 from nemo_gym_video.processors.hints import Hint, explain
