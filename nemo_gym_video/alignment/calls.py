@@ -10,88 +10,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from nemo_gym_video.alignment.chain import CallTokens, TokenChain
 from nemo_gym_video.alignment.findings import FAILURE_KIND, AlignedRegion, Alignment, Finding
-from nemo_gym_video.alignment.judge import AlignedItem, Judge, Share, count_words
+from nemo_gym_video.alignment.judge import Judge, Share, count_words
 from nemo_gym_video.alignment.run_counts import video_runs
 from nemo_gym_video.alignment.runs import Run, TokenArray
 from nemo_gym_video.alignment.shares import Wanted, assign_runs, carried_count
+from nemo_gym_video.contract import ContractItem, RowContract
 from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.processors.families.base import ProcessorSettings
-from nemo_gym_video.processors.prediction import CallState
-from nemo_gym_video.processors.regions import MediaKind, MediaSize, Region
+from nemo_gym_video.processors.regions import MediaKind
 
 __all__ = [
     "FAILURE_KIND",
-    "AlignedMedia",
     "AlignedRegion",
     "Aligner",
     "Alignment",
-    "AlignmentBasis",
     "Finding",
     "ModelCall",
     "align_calls",
+    "no_contract",
+    "uncounted_media",
 ]
 
 TokenIds = Sequence[int] | TokenArray
-
-
-class AlignedContract(Protocol):
-    """What alignment reads of a contract; see ``RowContract``."""
-
-    @property
-    def items(self) -> Sequence[AlignedItem]:
-        """The row's media in prompt order."""
-
-    @property
-    def settings(self) -> ProcessorSettings | None:
-        """The processor behind the prediction."""
-
-    @property
-    def state(self) -> CallState:
-        """The engine state behind the prediction."""
-
-    @property
-    def media_token_ids(self) -> tuple[int, ...]:
-        """Ids that stand for features."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignedMedia:
-    """A media item that no contract speaks of: only what the messages say, and no prediction.
-
-    ``frames`` is 0 where nobody says how many.
-    """
-
-    kind: MediaKind
-    source: str
-    frames: int = 0
-    size: tuple[int, int] | None = None
-    turn: int | None = None
-    regions: tuple[Region, ...] | None = None
-
-    @property
-    def counted_as(self) -> MediaKind:
-        """What the processor sees: the item as it is."""
-        return self.kind
-
-    @property
-    def media_sizes(self) -> tuple[MediaSize, ...]:
-        """Nothing is known of sizes."""
-        return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignmentBasis:
-    """What a contract says besides its items, for a rollout whose calls name their own items."""
-
-    settings: ProcessorSettings | None = None
-    state: CallState = field(default_factory=CallState)
-    media_token_ids: tuple[int, ...] = ()
-    items: Sequence[AlignedItem] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +47,7 @@ class ModelCall:
 
     prompt_token_ids: TokenIds
     generation_token_ids: TokenIds = ()
-    items: Sequence[AlignedItem] | None = None
+    items: Sequence[ContractItem] | None = None
 
 
 @dataclass(slots=True)
@@ -111,8 +55,18 @@ class _Seen:
     """An item that a call has introduced, with the run lengths it got there; None where that is unclear."""
 
     number: int
-    item: AlignedItem
+    item: ContractItem
     lengths: tuple[int, ...] | None
+
+
+def uncounted_media(kind: MediaKind, source: str, *, frames: int | None = None) -> ContractItem:
+    """An item of which only the messages speak: nothing is predicted. ``frames`` is None where nobody says."""
+    return ContractItem(kind=kind, source=source, size=None, counted_as=kind, frames=frames or 0)
+
+
+def no_contract() -> RowContract:
+    """The contract of a row without one: no items, no processor, no media token ids."""
+    return RowContract(mode="none", items=(), message_digest=None)
 
 
 class Aligner:
@@ -124,7 +78,7 @@ class Aligner:
 
     def __init__(
         self,
-        contract: AlignedContract,
+        contract: RowContract,
         *,
         media_token_ids: Iterable[int] | None = None,
         processor: ProcessorSettings | None = None,
@@ -164,7 +118,7 @@ class Aligner:
         settings = contract.settings
         self._can_fuse = settings is not None and settings.adjacent_regions_can_fuse
 
-    def add_items(self, items: Sequence[AlignedItem]) -> None:
+    def add_items(self, items: Sequence[ContractItem]) -> None:
         """Expect ``items`` (an environment's media) after those already known; their numbers go on."""
         self._pending += [(self._items + place, item) for place, item in enumerate(items)]
         self._items += len(items)
@@ -175,7 +129,7 @@ class Aligner:
         generation_token_ids: TokenIds = (),
         *,
         last: bool = False,
-        items: Sequence[AlignedItem] | None = None,
+        items: Sequence[ContractItem] | None = None,
         foreign_runs: int = 0,
     ) -> Alignment:
         """Align the next model call and return what it adds; ``alignment`` holds all so far.
@@ -186,7 +140,7 @@ class Aligner:
         Raises:
             AlignmentError: token ids are no flat integers.
         """
-        due: list[tuple[int, AlignedItem]] | None = None
+        due: list[tuple[int, ContractItem]] | None = None
         if items is not None:
             self.add_items(items)
             due, self._pending = self._pending, []
@@ -213,7 +167,7 @@ class Aligner:
         self.alignment = self.alignment.joined(added)
         return added
 
-    def expected_runs(self, item: AlignedItem) -> int | None:
+    def expected_runs(self, item: ContractItem) -> int | None:
         """Number of runs that ``item`` should have; None when unknown."""
         return self._wanted(item).count
 
@@ -233,7 +187,7 @@ class Aligner:
             state=self._contract.state,
         )
 
-    def _wanted(self, item: AlignedItem) -> Wanted:
+    def _wanted(self, item: ContractItem) -> Wanted:
         is_video = item.counted_as == "video"
         if item.regions is not None:
             lengths = tuple(length for region in item.regions for length in region.run_lengths)
@@ -241,7 +195,7 @@ class Aligner:
         number = video_runs(self._processor, item.frames or None) if is_video else 1
         return Wanted(lengths=None, is_video=is_video, number=number)
 
-    def _match(self, due: Sequence[tuple[int, AlignedItem]], tokens: CallTokens, foreign_runs: int) -> Alignment:
+    def _match(self, due: Sequence[tuple[int, ContractItem]], tokens: CallTokens, foreign_runs: int) -> Alignment:
         """Give the new runs to the items that this call introduces."""
         runs = tokens.runs[foreign_runs:]
         wanted = [self._wanted(item) for _, item in due]
@@ -266,7 +220,7 @@ class Aligner:
             findings.append(self._surplus(assignment.surplus))
         return added.joined(Alignment(findings=tuple(findings)))
 
-    def _unread(self, due: Sequence[tuple[int, AlignedItem]], tokens: CallTokens) -> Alignment:
+    def _unread(self, due: Sequence[tuple[int, ContractItem]], tokens: CallTokens) -> Alignment:
         """A call whose runs cannot be looked at: its items get none, and it is said why."""
         self._seen += [_Seen(number, item, None) for number, item in due]
         self.shares = (None,) * len(due)
@@ -283,9 +237,9 @@ class Aligner:
             ))  # fmt: skip
         return Alignment(findings=tuple(findings))
 
-    def _due(self, runs: Sequence[Run], *, last: bool) -> list[tuple[int, AlignedItem]]:
+    def _due(self, runs: Sequence[Run], *, last: bool) -> list[tuple[int, ContractItem]]:
         """Items that this call shows first: those of its turn or earlier, and of no named turn while runs last."""
-        due: list[tuple[int, AlignedItem]] = []
+        due: list[tuple[int, ContractItem]] = []
         run_count, token_count = 0, 0
         tokens = sum(run.length for run in runs)
         while self._pending:
@@ -385,7 +339,7 @@ class Aligner:
 
 
 def align_calls(
-    contract: AlignedContract,
+    contract: RowContract,
     calls: Sequence[ModelCall],
     *,
     media_token_ids: Iterable[int] | None = None,

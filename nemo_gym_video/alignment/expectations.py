@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nemo_gym_video.alignment.calls import AlignedMedia, AlignmentBasis
+from nemo_gym_video.alignment.calls import no_contract, uncounted_media
 from nemo_gym_video.alignment.findings import Finding
-from nemo_gym_video.alignment.judge import AlignedItem
 from nemo_gym_video.alignment.media_id import MediaRef, RecordedIds
 from nemo_gym_video.alignment.occurrences import Occurrence, Origin, Place
 from nemo_gym_video.alignment.runs import Run
@@ -25,7 +24,7 @@ class Item:
 
     ref: MediaRef
     place: Place
-    aligned: AlignedItem
+    aligned: ContractItem
     frames: int | None = None
     frame_indices: tuple[int, ...] | None = None
     fps: float | None = None
@@ -101,11 +100,9 @@ class Predictions:
         return self.recorded_token_ids
 
     @property
-    def basis(self) -> AlignmentBasis:
-        """What the contract says besides its items."""
-        if self.contract is None:
-            return AlignmentBasis()
-        return AlignmentBasis(settings=self.contract.settings, state=self.contract.state)
+    def basis(self) -> RowContract:
+        """The contract without its items, which the walk hands out turn by turn."""
+        return no_contract() if self.contract is None else replace(self.contract, items=())
 
     @property
     def items(self) -> tuple[ContractItem, ...]:
@@ -174,7 +171,7 @@ class Predictions:
             ref=MediaRef(group.kind, tuple(part.url for part in group.parts), source=group.source,
                          tagged=group.tagged, media_id=media_id),
             place=Place(origin=origin, message=first.message, part=first.part, role=first.role),
-            aligned=self._aligned(group, frames, known),
+            aligned=known or uncounted_media(group.kind, short_url(group.source), frames=frames),
             frames=frames,
             frame_indices=None if known is None else known.frame_indices,
             fps=None if known is None else known.fps,
@@ -188,12 +185,6 @@ class Predictions:
         if is_manifest_url(group.parts[0].url):
             return len(FrameManifest.from_url(group.parts[0].url, where=self.where).frame_paths)
         return None if known is None else known.frames
-
-    def _aligned(self, group: MediaGroup, frames: int | None, known: ContractItem | None) -> AlignedItem:
-        if known is not None and known.regions:
-            return known
-        kind = group.kind if known is None else known.counted_as
-        return AlignedMedia(kind=kind, source=short_url(group.source), frames=frames or 0)
 
 
 def _recorded_token_ids(value: object, where: Where) -> tuple[int, ...] | None:

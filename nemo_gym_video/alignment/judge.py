@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from nemo_gym_video.alignment.findings import AlignedRegion, Alignment, Finding, FindingKind
 from nemo_gym_video.alignment.runs import Run
+from nemo_gym_video.contract import ContractItem
 from nemo_gym_video.processors.counts import grid_for_count
 from nemo_gym_video.processors.families.base import Grid, ProcessorSettings
 from nemo_gym_video.processors.hints import Hint, explain
 from nemo_gym_video.processors.prediction import CallState
-from nemo_gym_video.processors.regions import MediaKind, MediaSize, Region
+from nemo_gym_video.processors.regions import MediaSize, Region
 
 # More differing tubelets than this are one finding on the whole video.
 _MANY = 4
@@ -44,42 +44,6 @@ _UNEXPLAINED = (
 )
 
 
-class AlignedItem(Protocol):
-    """What alignment reads of a contract's item; see ``ContractItem``."""
-
-    @property
-    def kind(self) -> MediaKind:
-        """Image or video."""
-
-    @property
-    def counted_as(self) -> MediaKind:
-        """What the processor sees of it."""
-
-    @property
-    def source(self) -> str:
-        """Its name in findings."""
-
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """Displayed (width, height)."""
-
-    @property
-    def frames(self) -> int:
-        """Frames that reach the processor."""
-
-    @property
-    def turn(self) -> int | None:
-        """The call that shows it first."""
-
-    @property
-    def regions(self) -> tuple[Region, ...] | None:
-        """Predicted regions."""
-
-    @property
-    def media_sizes(self) -> tuple[MediaSize, ...]:
-        """What the processor is given."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """Item ``number`` of the contract, and the runs it got.
@@ -88,7 +52,7 @@ class Share:
     """
 
     number: int
-    item: AlignedItem
+    item: ContractItem
     runs: Sequence[Run]
     count: int | None = None
 
@@ -147,7 +111,7 @@ class Judge:
             return self._reconciled(share)
         return self._video_lengths(share)
 
-    def changed(self, number: int, item: AlignedItem, before: Sequence[int], found: Sequence[int]) -> Finding:
+    def changed(self, number: int, item: ContractItem, before: Sequence[int], found: Sequence[int]) -> Finding:
         """The finding on an item whose tokens changed between two calls."""
         return Finding(
             kind="run_length_mismatch",
@@ -272,7 +236,7 @@ class Judge:
             and self._grid(share.item, share.found[0])[0] is not None
         )
 
-    def _grid(self, item: AlignedItem, count: int) -> tuple[Grid, Grid] | tuple[None, None]:
+    def _grid(self, item: ContractItem, count: int) -> tuple[Grid, Grid] | tuple[None, None]:
         if self.settings is None or item.size is None:
             return None, None
         return grid_for_count(self.settings, MediaSize("image", *item.size), count) or (None, None)
@@ -353,7 +317,7 @@ def _lengths(runs: Sequence[Run]) -> tuple[int, ...]:
     return tuple(run.length for run in runs)
 
 
-def describe(item: AlignedItem) -> str:
+def describe(item: ContractItem) -> str:
     """``video a.mp4, 64 frames of 1920x1080``."""
     source = " ".join(item.source.split())
     name = f"{item.kind} {source[:_NAME_LIMIT]}{'…' if len(source) > _NAME_LIMIT else ''}".strip()

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nemo_gym_video.alignment.calls import (
-    AlignedMedia,
     AlignedRegion,
     Alignment,
-    AlignmentBasis,
     ModelCall,
     align_calls,
+    no_contract,
+    uncounted_media,
 )
-from nemo_gym_video.alignment.judge import AlignedItem
 from nemo_gym_video.contract import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.messages import MediaMode, is_manifest_url
@@ -118,24 +118,18 @@ class MediaRecord:
             for turn, call in enumerate(calls)
         ]
         try:
-            return align_calls(self._basis(), given, ids_required=False)
+            basis = no_contract() if self._contract is None else replace(self._contract, items=())
+            return align_calls(basis, given, ids_required=False)
         except AlignmentError as error:
             self.untrusted = str(error)
             return None
 
-    def _basis(self) -> AlignmentBasis:
-        contract = self._contract
-        if contract is None:
-            return AlignmentBasis()
-        return AlignmentBasis(settings=contract.settings, state=contract.state,
-                              media_token_ids=contract.media_token_ids)  # fmt: skip
-
-    def _shown(self, turn: int) -> Sequence[AlignedItem]:
+    def _shown(self, turn: int) -> Sequence[ContractItem]:
         """The media that call ``turn`` shows first: the contract's items, which stand in the order of emission."""
         first = sum(len(earlier) for earlier in self._turns[:turn])
         emitted = self._items(turn)
         if self._contract is None:
-            return [AlignedMedia(kind=item.kind, source=item.source, frames=item.frames or 0) for item in emitted]
+            return [uncounted_media(item.kind, item.source, frames=item.frames) for item in emitted]
         return self._contract.items[first : first + len(emitted)]
 
     def _call(self, turn: int, call: Call) -> dict[str, Any]:

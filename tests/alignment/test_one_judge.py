@@ -42,6 +42,7 @@ class Scene:
     generated: list[list[int]] = field(default_factory=lambda: [[7, 8], [7]])
     has_contract: bool = True
     has_processor: bool = True
+    has_ids: bool = True
     prompts: list[list[int]] | None = None
 
     def __post_init__(self) -> None:
@@ -91,7 +92,9 @@ class Scene:
         """The agent's own evidence code, with what it would have emitted and the calls it would have made."""
         if not self.has_processor:
             self.items = [[replace(one, regions=None) for one in shown] for shown in self.items]
-            self.contract = replace(self.contract, processor=None, media_token_ids=())
+            self.contract = replace(self.contract, processor=None)
+            if not self.has_ids:
+                self.contract = replace(self.contract, media_token_ids=())
         own = replace(self.contract, items=tuple(self.items[0]))
         record = MediaRecord(own if self.has_contract else None, None)
         for turn, shown in enumerate(self.items):
@@ -241,7 +244,13 @@ def no_prompt_ids(scene: Scene) -> None:
 
 
 def no_processor(scene: Scene) -> None:
+    scene.has_processor = scene.has_ids = False
+
+
+def uncounted_and_blind(scene: Scene) -> None:
+    """Nothing is predicted, but the ids are known: the later still is missing all the same."""
     scene.has_processor = False
+    scene.runs[1] = []
 
 
 def unknown_provenance(scene: Scene) -> None:
@@ -273,6 +282,7 @@ DAMAGES: dict[Callable[[Scene], None], set[str]] = {
     cut_right: {"run_truncated"},
     cut_left: {"run_truncated"},
     no_prompt_ids: {"prompt_token_ids_missing"},
+    uncounted_and_blind: {"run_missing"},
     no_processor: {"media_token_ids_unknown"},
     unknown_provenance: {"media_token_ids_unknown"},
 }
