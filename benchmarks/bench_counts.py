@@ -38,7 +38,7 @@ def _ten_thousand(preset: str) -> Comparison:
 
 
 def _against_pixels() -> Comparison:
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil  # extra: hf
 
     settings = load_settings("qwen2_5_vl")
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 3136, "longest_edge": 12845056})

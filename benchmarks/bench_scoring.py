@@ -41,7 +41,7 @@ def tracks_row() -> tuple[dict[str, Any], str]:
 
 def _decode_and_look(row: dict[str, Any], text: str) -> float:
     """What a verifier does that decodes: the same reward for a well-formed answer, and no rule checked."""
-    from pycocotools import mask as coco
+    from pycocotools import mask as coco  # extra: dev
 
     body = json.loads(text[text.rfind("<answer>") + 8 : text.rfind("</answer>")])
     answers = {(entry["point"], entry["frame"]): entry["xy"] for entry in body["tracks"]}

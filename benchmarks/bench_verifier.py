@@ -13,6 +13,8 @@ import sys
 import time
 from typing import Any
 
+import uvicorn
+
 from benchmarks.bench_scoring import tracks_row
 from benchmarks.common import Comparison
 
@@ -57,8 +59,6 @@ def verify_request() -> bytes:
 
 async def longest_stall(app: Any, body: bytes) -> tuple[float, float]:
     """(longest gap beyond the pulse, seconds for all requests) while they are verified."""
-    import uvicorn
-
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", http="httptools"))
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
@@ -86,7 +86,7 @@ async def longest_stall(app: Any, body: bytes) -> tuple[float, float]:
 
 
 def _measured(app: Any, body: bytes) -> float:
-    import uvloop  # what uvicorn runs Gym's servers on where it is installed
+    import uvloop  # extra: what uvicorn runs Gym's servers on where it is installed
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(longest_stall(app, body))[0]

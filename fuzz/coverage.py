@@ -17,11 +17,16 @@ from fuzz.generate import FRAGMENTS, boxed_row, track_row
 
 def main() -> None:
     """Fuzz; arguments are libFuzzer's."""
-    import atheris
+    import atheris  # extra: fuzz
 
     with atheris.instrument_imports(include=["nemo_gym_video.tasks.answers", "nemo_gym_video.tasks.tracking"]):
-        from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
-        from nemo_gym_video.tasks.tracking import TrackRow, score_tracks
+        from nemo_gym_video.tasks.boxed.boxed_answer import (
+            score_boxed_row,  # extra: fuzz instruments what is imported here
+        )
+        from nemo_gym_video.tasks.tracking import (  # extra: fuzz instruments what is imported here
+            TrackRow,
+            score_tracks,
+        )
 
     rng = random.Random(0)
     rows = [TrackRow.from_row(track_row(rng)) for _ in range(8)]

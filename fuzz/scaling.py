@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fuzz.generate import track_row
 from fuzz.shapes import SHAPES
 from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed_row
-from nemo_gym_video.tasks.boxed.options import BoxedRow
+from nemo_gym_video.tasks.boxed.options import boxed_row
 from nemo_gym_video.tasks.tracking import TrackRow, score_tracks
 
 SIZES = tuple(1 << exponent for exponent in range(16, 21))  # 64 KiB to 1 MiB
@@ -47,7 +47,7 @@ def scorers() -> dict[str, Scorer]:
     for task, row in rows.items():
         found[f"{task} strict"] = lambda text, row=row: score_tracks(text, row)  # type: ignore[misc]
         found[f"{task} baseline"] = lambda text, row=row: score_tracks(text, row, rules="baseline")  # type: ignore[misc]
-    question = BoxedRow({"A": "x", "B": "\ufdfa" * 2000, "C": "A"}, "B")
+    question = boxed_row({"options": [{"A": "x"}, {"B": "\ufdfa" * 2000}, {"C": "A"}], "expected_answer": "B"})
     found["boxed strict"] = lambda text: score_boxed_row(text, question)
     found["boxed lenient"] = lambda text: score_boxed_row(text, question, grading_mode="lenient_boxed")
     return found

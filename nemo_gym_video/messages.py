@@ -2,7 +2,7 @@
 """Reads and writes OpenAI Responses messages: typed media parts, tagged frames, the cached-frame manifest URL.
 
 Only typed parts are media (``input_image``, ``input_video``). A string is text, whatever it looks like. Works on
-plain JSON dicts, because nemo-gym's typed parts drop the keys that tag a frame (see the blueprint, section 2).
+plain JSON dicts, because nemo-gym's typed parts drop the keys that tag a frame.
 Nothing here opens media or copies a data URL.
 """
 

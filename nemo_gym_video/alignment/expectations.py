@@ -7,34 +7,33 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nemo_gym_video.alignment.calls import no_contract, uncounted_media
+from nemo_gym_video.alignment.findings import Finding
 from nemo_gym_video.alignment.media_id import MediaRef, RecordedIds
-from nemo_gym_video.alignment.occurrences import Finding, Occurrence, Origin, Place
+from nemo_gym_video.alignment.occurrences import Occurrence, Origin, Place
 from nemo_gym_video.alignment.runs import Run
-from nemo_gym_video.alignment.turn_shares import Need
 from nemo_gym_video.contract import CONTRACT_FIELD, ContractItem, RowContract
-from nemo_gym_video.errors import NemoGymVideoError, RowError, Where
-from nemo_gym_video.messages import FrameManifest, MediaGroup, MediaKind, MediaPart, is_manifest_url, short_url
+from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.messages import FrameManifest, MediaGroup, MediaPart, is_manifest_url, short_url
 from nemo_gym_video.processors.families.base import ProcessorSettings
-from nemo_gym_video.processors.regions import CountRequest, MediaSize
-
-_NOMINAL = (640, 480)  # the number of runs of a video does not depend on its size, only their lengths do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One media item of a turn before its tokens are looked at: what it is, and what is known of its runs."""
+    """One media item of a turn as the messages have it; ``aligned`` is what its tokens are held to."""
 
     ref: MediaRef
     place: Place
-    need: Need
+    aligned: ContractItem
     frames: int | None = None
     frame_indices: tuple[int, ...] | None = None
     fps: float | None = None
 
     def occurrence(self, runs: Sequence[Run] | None) -> Occurrence:
         """The item with its place in the tokens; without runs it has the predicted lengths, if there are any."""
-        predicted = self.need.run_lengths
-        lengths = (predicted or ()) if runs is None else tuple(run.length for run in runs)
+        regions = self.aligned.regions or ()
+        predicted = tuple(length for region in regions for length in region.run_lengths)
+        lengths = predicted if runs is None else tuple(run.length for run in runs)
         return Occurrence(
             kind=self.ref.kind,
             ref=self.ref,
@@ -46,33 +45,6 @@ class Item:
             run_lengths=lengths,
             provenance=("processor" if lengths == predicted else "engine") if lengths else None,
         )
-
-    def compare(self, runs: Sequence[Run], *, turn: int, place: int) -> list[Finding]:
-        """Findings about an item that got ``runs``: none at all, or other lengths than predicted.
-
-        An image's length may differ (the engine shrinks images when a prompt fills up); a video's may not.
-        """
-        kind, predicted = self.need.kind, self.need.run_lengths
-        found = tuple(run.length for run in runs)
-        if runs and (predicted == found or (predicted is None and self.need.runs in (None, len(found)))):
-            return []
-        name = f"{kind} {short_url(self.ref.source)[:200]!r}"
-        if not runs:
-            return [Finding(kind="media_without_run", message=f"{name} has no run in the prompt", turn=turn,
-                            item=place, expected=predicted or self.need.runs, found=0)]  # fmt: skip
-        if self.need.runs is not None and len(found) != self.need.runs:
-            text = f"{name} has {len(found)} runs where {self.need.runs} are expected"
-            return [Finding(kind="run_length_mismatch", message=text, turn=turn, item=place,
-                            expected=self.need.runs, found=len(found))]  # fmt: skip
-        if kind == "video" and predicted is not None and predicted != found:
-            region = next(
-                index for index, pair in enumerate(zip(predicted, found, strict=True)) if len({*pair}) > 1
-            )
-            text = f"{name} has {sum(found)} tokens where the contract says {sum(predicted)}: run {region} is "
-            text += f"{found[region]} long, not {predicted[region]}"
-            return [Finding(kind="run_length_mismatch", message=text, turn=turn, item=place, region=region,
-                            expected=sum(predicted), found=sum(found))]  # fmt: skip
-        return []
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +73,9 @@ class Predictions:
             contract = rollout.get(CONTRACT_FIELD)
         if contract is not None and not isinstance(contract, RowContract):
             contract = RowContract.from_json(contract, where=where)
+        contract = None if contract is None else contract.completed()
         if isinstance(processor, str):
+            # start-up: most rollouts name no preset
             from nemo_gym_video.processors.presets import load_settings
 
             processor = load_settings(processor)
@@ -124,6 +98,11 @@ class Predictions:
         if self.contract is not None and self.contract.media_token_ids:
             return self.contract.media_token_ids
         return self.recorded_token_ids
+
+    @property
+    def basis(self) -> RowContract:
+        """The contract without its items, which the walk hands out turn by turn."""
+        return no_contract() if self.contract is None else replace(self.contract, items=())
 
     @property
     def items(self) -> tuple[ContractItem, ...]:
@@ -192,7 +171,7 @@ class Predictions:
             ref=MediaRef(group.kind, tuple(part.url for part in group.parts), source=group.source,
                          tagged=group.tagged, media_id=media_id),
             place=Place(origin=origin, message=first.message, part=first.part, role=first.role),
-            need=self._need(group.kind, frames, known),
+            aligned=known or uncounted_media(group.kind, short_url(group.source), frames=frames),
             frames=frames,
             frame_indices=None if known is None else known.frame_indices,
             fps=None if known is None else known.fps,
@@ -206,32 +185,6 @@ class Predictions:
         if is_manifest_url(group.parts[0].url):
             return len(FrameManifest.from_url(group.parts[0].url, where=self.where).frame_paths)
         return None if known is None else known.frames
-
-    def _need(self, kind: MediaKind, frames: int | None, known: ContractItem | None) -> Need:
-        if known is not None and known.regions:
-            lengths = tuple(length for region in known.regions for length in region.run_lengths)
-            return Need(kind=known.counted_as, runs=len(lengths), run_lengths=lengths)
-        return Need(kind=kind, runs=1 if kind == "image" else video_runs(self.settings, frames))
-
-
-def video_runs(settings: ProcessorSettings | None, frames: int | None) -> int | None:
-    """Number of runs that a video of ``frames`` sampled frames takes with a processor; None when unknown.
-
-    With an unknown frame count the answer is a number only where all videos take the same.
-    """
-    if settings is None:
-        return None
-    tries = (2, 64) if frames is None else (frames,)
-    numbers = {_run_count(settings, MediaSize("video", *_NOMINAL, frames=count)) for count in tries}
-    return numbers.pop() if len(numbers) == 1 else None
-
-
-def _run_count(settings: ProcessorSettings, size: MediaSize) -> int | None:
-    try:
-        (item,) = settings.count_items(CountRequest(items=(size,)))
-    except NemoGymVideoError:
-        return None
-    return len(item.run_lengths) or None
 
 
 def _recorded_token_ids(value: object, where: Where) -> tuple[int, ...] | None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from nemo_gym_video.alignment.findings import AlignedRegion, Alignment, Finding, FindingKind
 from nemo_gym_video.alignment.runs import Run
+from nemo_gym_video.contract import ContractItem
 from nemo_gym_video.processors.counts import grid_for_count
 from nemo_gym_video.processors.families.base import Grid, ProcessorSettings
 from nemo_gym_video.processors.hints import Hint, explain
 from nemo_gym_video.processors.prediction import CallState
-from nemo_gym_video.processors.regions import MediaKind, MediaSize, Region
+from nemo_gym_video.processors.regions import MediaSize, Region
 
 # More differing tubelets than this are one finding on the whole video.
 _MANY = 4
@@ -26,8 +26,15 @@ _NAME_LIMIT = 120
 _NEVER_SEEN = (
     "no placeholder tokens for it in the prompt: the engine never saw this media, or the chat template dropped it"
 )
-_CUT_RIGHT = "the prompt ends inside it: raise max_model_len, or drop the turn; never cut a prompt inside media"
+_CUT_RIGHT = (
+    "the prompt ends inside it, after {} tokens: raise max_model_len, or drop the turn; never cut a prompt inside "
+    "media"
+)
 _CUT_LEFT = "the prompt begins inside it: it was truncated from the left; raise max_model_len"
+_DOUBLED = (
+    "ids that were expanded already were expanded again: send the engine compact ids, one placeholder a media item"
+)
+_OTHER_RUNS = "it takes another number of runs with this processor"
 _PRUNED = "the engine prunes videos; start it without --video-pruning-rate"
 _EDITED = "a setting would change every tubelet alike, so its tokens were edited on the way"
 _NO_SETTINGS = "the contract has no processor settings to derive its patch grid from"
@@ -37,49 +44,17 @@ _UNEXPLAINED = (
 )
 
 
-class AlignedItem(Protocol):
-    """What alignment reads of a contract's item; see ``ContractItem``."""
-
-    @property
-    def kind(self) -> MediaKind:
-        """Image or video."""
-
-    @property
-    def counted_as(self) -> MediaKind:
-        """What the processor sees of it."""
-
-    @property
-    def source(self) -> str:
-        """Its name in findings."""
-
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """Displayed (width, height)."""
-
-    @property
-    def frames(self) -> int:
-        """Frames that reach the processor."""
-
-    @property
-    def turn(self) -> int | None:
-        """The call that shows it first."""
-
-    @property
-    def regions(self) -> tuple[Region, ...] | None:
-        """Predicted regions."""
-
-    @property
-    def media_sizes(self) -> tuple[MediaSize, ...]:
-        """What the processor is given."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Item ``number`` of the contract, and the runs it got."""
+    """Item ``number`` of the contract, and the runs it got.
+
+    ``count`` is the number of runs it should have, for an item whose lengths nobody predicted.
+    """
 
     number: int
-    item: AlignedItem
+    item: ContractItem
     runs: Sequence[Run]
+    count: int | None = None
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -128,13 +103,15 @@ class Judge:
         cut = self._cut(share)
         if cut is not None:
             return self._whole(share, "run_truncated", cut)
+        if _doubled(share.found, share.expected) and not self._explained(share):
+            return self._whole(share, "run_doubled", _DOUBLED)
         if len(share.found) != len(share.expected):
             return self._other_number(share)
         if share.item.counted_as == "image":
             return self._reconciled(share)
         return self._video_lengths(share)
 
-    def changed(self, number: int, item: AlignedItem, before: Sequence[int], found: Sequence[int]) -> Finding:
+    def changed(self, number: int, item: ContractItem, before: Sequence[int], found: Sequence[int]) -> Finding:
         """The finding on an item whose tokens changed between two calls."""
         return Finding(
             kind="run_length_mismatch",
@@ -159,7 +136,11 @@ class Judge:
                           spans=((run.start, run.end),), status="reconciled", provenance="engine")
             for place, run in enumerate(share.runs)
         )  # fmt: skip
-        return Alignment(regions=regions)
+        if share.count in (None, len(share.runs)):
+            return Alignment(regions=regions)
+        why = f"{_OTHER_RUNS}: {share.count}"
+        finding = self._finding("run_length_mismatch", share, None, (), share.found, why)
+        return Alignment(regions=regions, findings=(finding,))
 
     def _cut(self, share: Share) -> str | None:
         """How the item was cut off by the end or beginning of the prompt, if it was."""
@@ -170,7 +151,7 @@ class Judge:
         if share.runs[-1].end == self.prompt_length and found[:-1] == expected[: count - 1]:
             whole = count < len(expected) and found[-1] == expected[count - 1]
             if whole or found[-1] < expected[count - 1]:
-                return _CUT_RIGHT
+                return _CUT_RIGHT.format(self.prompt_length)
         first = len(expected) - count
         if share.runs[0].start == 0 and found[1:] == expected[first + 1 :]:
             whole = count < len(expected) and found[0] == expected[first]
@@ -247,7 +228,15 @@ class Judge:
 
     # The parts
 
-    def _grid(self, item: AlignedItem, count: int) -> tuple[Grid, Grid] | tuple[None, None]:
+    def _explained(self, share: Share) -> bool:
+        """Whether the engine's count of a still is one that its family's rule gives."""
+        return (
+            len(share.found) == 1
+            and share.item.kind == "image"
+            and self._grid(share.item, share.found[0])[0] is not None
+        )
+
+    def _grid(self, item: ContractItem, count: int) -> tuple[Grid, Grid] | tuple[None, None]:
         if self.settings is None or item.size is None:
             return None, None
         return grid_for_count(self.settings, MediaSize("image", *item.size), count) or (None, None)
@@ -304,20 +293,37 @@ class Judge:
         )
 
     def _hint(self, kind: FindingKind, share: Share) -> Hint | None:
-        if self.settings is None or share.item.size is None or kind in ("pruned_video", "run_truncated"):
+        if (
+            self.settings is None
+            or share.item.size is None
+            or kind in ("pruned_video", "run_truncated", "run_doubled")
+        ):
             return None
         return explain(self.settings, share.item.media_sizes, self.state, share.found)
+
+
+def _doubled(found: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether every run, or all of a single item's together, is what expanding ``expected`` a second time gives.
+
+    An expander puts n placeholders in the place of one (2n - 1), or in that of each (n * n), or adds them (2n).
+    """
+    return len(found) == len(expected) and all(
+        run in (2 * length - 1, 2 * length, length * length) and length > 1
+        for run, length in zip(found, expected, strict=True)
+    )
 
 
 def _lengths(runs: Sequence[Run]) -> tuple[int, ...]:
     return tuple(run.length for run in runs)
 
 
-def describe(item: AlignedItem) -> str:
+def describe(item: ContractItem) -> str:
     """``video a.mp4, 64 frames of 1920x1080``."""
     source = " ".join(item.source.split())
     name = f"{item.kind} {source[:_NAME_LIMIT]}{'…' if len(source) > _NAME_LIMIT else ''}".strip()
     size = "unknown size" if item.size is None else f"{item.size[0]}x{item.size[1]}"
+    if item.size is None and item.regions is None:
+        return name
     return f"{name}, {item.frames} frames of {size}" if item.kind == "video" else f"{name}, {size}"
 
 

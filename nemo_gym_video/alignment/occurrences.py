@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nemo_gym_video.alignment.findings import AlignedRegion, Alignment, Finding, Provenance
 from nemo_gym_video.alignment.media_id import MediaRef
 from nemo_gym_video.alignment.runs import Run
 from nemo_gym_video.messages import MediaKind, short_url
 
 Origin = Literal["seed_obs", "agent_input", "input", "output"]
-Provenance = Literal["processor", "engine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +71,6 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A named disagreement. ``turn``, ``item`` (place among the turn's media) and ``region`` count from 0."""
-
-    kind: str
-    message: str
-    turn: int | None = None
-    item: int | None = None
-    region: int | None = None
-    expected: int | tuple[int, ...] | None = None
-    found: int | tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
     """Something that resembles media and was not indexed, and why."""
 
@@ -121,3 +108,14 @@ class TurnIndex:
     skipped: tuple[Skipped, ...]
     findings: tuple[Finding, ...]
     media_token_ids: tuple[int, ...] | None
+    regions: tuple[AlignedRegion, ...] = field(default=(), repr=False)
+
+    @property
+    def alignment(self) -> Alignment:
+        """The judgement on the rollout: whether media and tokens agree, and every region with its place."""
+        return Alignment(regions=self.regions, findings=self.findings)
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether media and tokens agree well enough to train on."""
+        return self.alignment.trustworthy

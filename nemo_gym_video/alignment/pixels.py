@@ -178,14 +178,18 @@ class MediaHandle:
         first = self._still(urls[0], None)
         size = first.pixels.nbytes * len(urls)
         if size > limits.max_read_bytes:
-            raise MediaDecodeError("frames are too large together", got=f"{size} bytes",
+            raise MediaDecodeError("frames are too large together", code="media.too_large", got=f"{size} bytes",
                                    allowed=f"{limits.max_read_bytes} bytes")  # fmt: skip
         pixels = np.empty((len(urls), *first.pixels.shape), np.uint8)
         for place, url in enumerate(urls):
             image = self._still(url, None) if place else first
             if image.size != first.size:
-                raise MediaDecodeError(f"frame {place} of a video has another size than its first", got=image.size,
-                                       allowed=str(first.size))  # fmt: skip
+                raise MediaDecodeError(
+                    f"frame {place} of a video has another size than its first",
+                    code="media.frame_sizes",
+                    got=image.size,
+                    allowed=str(first.size),
+                )
             pixels[place] = image.pixels
         pixels.flags.writeable = False
         return DecodedFrames(pixels=pixels, size=first.size, indices=tuple(range(len(urls))))

@@ -70,3 +70,70 @@ def _odd_one(token_ids: object) -> object:
     if isinstance(token_ids, Sequence):
         return next((item for item in token_ids if isinstance(item, bool) or not isinstance(item, int)), "…")
     return type(token_ids).__name__
+
+
+def plain_ids(token_ids: Sequence[int] | TokenArray, *, name: str) -> list[int]:
+    """``token_ids`` as a list, without a copy where it is one. Its elements are not looked at.
+
+    Raises:
+        AlignmentError: ``token_ids`` is no flat sequence.
+    """
+    if isinstance(token_ids, list):
+        return token_ids
+    return list(token_ids) if isinstance(token_ids, tuple) else token_array(token_ids, name=name).tolist()
+
+
+def checked_ids(token_ids: list[int], *, name: str) -> list[int]:
+    """``token_ids`` as plain integers.
+
+    Raises:
+        AlignmentError: an element is no integer.
+    """
+    try:  # a sum is the fastest look at every element that there is
+        fits = type(sum(token_ids)) is int and not (token_ids and isinstance(token_ids[0], bool))
+    except TypeError:
+        fits = False
+    return token_ids if fits else token_array(token_ids, name=name).tolist()
+
+
+def list_runs(token_ids: list[int], media_token_ids: Sequence[int], *, shift: int = 0) -> tuple[Run, ...]:
+    """``find_runs`` for a plain list, many times faster: no array is made of it. ``shift`` is added to starts."""
+    runs = []
+    size = len(token_ids)
+    for media_id in set(media_token_ids):
+        end = 0
+        while end < size:
+            try:
+                start = token_ids.index(media_id, end)
+            except ValueError:
+                break
+            end = _run_end(token_ids, start, media_id, size)
+            runs.append(Run(start + shift, end - start, media_id))
+    return tuple(sorted(runs, key=lambda run: run.start)) if len(media_token_ids) > 1 else tuple(runs)
+
+
+def _run_end(token_ids: list[int], start: int, media_id: int, size: int) -> int:
+    """First position after the run, found by comparing slices: doubling steps, then halving ones."""
+    end, step = start + 1, 1
+    while step:
+        grown = end + step
+        if grown <= size and token_ids[end:grown] == [media_id] * step:
+            end = grown
+            step *= 2
+        else:
+            step //= 2
+    return end
+
+
+def shared_prefix(seen: list[int], prompt: list[int]) -> int:
+    """Number of leading tokens that both have; ``len(seen)`` when ``prompt`` extends ``seen``."""
+    low, high = 0, min(len(seen), len(prompt))
+    if seen == prompt[:high] if high == len(seen) else seen[:high] == prompt:
+        return high
+    while low < high:  # the first difference lies in [low, high)
+        middle = (low + high + 1) // 2
+        if seen[low:middle] == prompt[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -18,29 +18,37 @@ Lengths = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What one item is expected to bring: its run lengths in order, None where nothing was predicted."""
+    """What one item is expected to bring: its run lengths in order, or only their number, or neither (None)."""
 
     lengths: Lengths | None
     is_video: bool
+    number: int | None = None
+
+    @property
+    def count(self) -> int | None:
+        """Number of runs; an image without prediction has one."""
+        if self.lengths is not None:
+            return len(self.lengths)
+        return self.number if self.is_video or self.number is not None else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """``shares[i]`` are the runs of item i; ``surplus`` belongs to no item.
+    """``shares[i]`` are the runs of item i, None where they cannot be told; ``surplus`` belongs to no item.
 
     ``fused`` are the found runs that were split over several regions, with the items (by index) that share them.
     """
 
-    shares: tuple[tuple[Run, ...], ...]
+    shares: tuple[tuple[Run, ...] | None, ...]
     surplus: tuple[Run, ...] = ()
     fused: tuple[tuple[Run, tuple[int, ...]], ...] = ()
 
 
-def assign_runs(wanted: Sequence[Wanted], runs: Sequence[Run]) -> Assignment:
-    """Split ``runs`` over the items."""
+def assign_runs(wanted: Sequence[Wanted], runs: Sequence[Run], *, open_front: bool = False) -> Assignment:
+    """Split ``runs`` over the items. With ``open_front`` the first runs may belong to other media."""
     known = [item.lengths for item in wanted if item.lengths is not None]
-    if len(known) < len(wanted):
-        return _by_count(wanted, runs)
+    if len(known) < len(wanted) or open_front:
+        return _by_count(wanted, runs, open_front=open_front)
     if sum(map(len, known)) == len(runs):
         return _by_position(list(map(len, known)), runs)
     first, last, low, high = _matching_ends(known, runs)
@@ -122,10 +130,47 @@ def _split_fused(known: Sequence[Lengths], runs: Sequence[Run], offset: int) -> 
     return Assignment(shares=tuple(map(tuple, shares)), fused=tuple(fused))
 
 
-def _by_count(wanted: Sequence[Wanted], runs: Sequence[Run]) -> Assignment:
-    """Some items have no prediction: an image then takes one run, and one video what the others leave over."""
-    counts = [1 if item.lengths is None else len(item.lengths) for item in wanted]
-    open_videos = [place for place, item in enumerate(wanted) if item.lengths is None and item.is_video]
-    if len(open_videos) == 1:
-        counts[open_videos[0]] += max(0, len(runs) - sum(counts))
-    return _by_position(counts, runs)
+def _by_count(wanted: Sequence[Wanted], runs: Sequence[Run], *, open_front: bool) -> Assignment:
+    """Only numbers of runs are known, and not of every item.
+
+    Items before the first unknown one take the first runs, items behind the last unknown one the last. One unknown
+    item takes what the others leave; several take nothing, for nobody can tell where the first one ends. Where the
+    numbers do not add up a lone video counts as unknown. With ``open_front`` only items behind the last unknown
+    one can be served.
+    """
+    counts = [item.count for item in wanted]
+    if None not in counts and _total(counts) != len(runs):
+        counts = [None if item.is_video else item.count for item in wanted]
+    unknown = [place for place, count in enumerate(counts) if count is None]
+    numbers = [count or 0 for count in counts]
+    if not unknown:
+        return _by_position(numbers, runs)
+    first, last = (0 if open_front else unknown[0]), unknown[-1]
+    before, after = sum(numbers[:first]), sum(numbers[last + 1 :])
+    middle = len(runs) - before - after
+    alone = first == last and not open_front
+    if middle < sum(numbers[first : last + 1]) or (middle == 0 and not alone):
+        return _by_position(numbers, runs)
+    head = _by_position(numbers[:first], runs[:before]).shares
+    tail = _by_position(numbers[last + 1 :], runs[len(runs) - after :]).shares
+    between = (tuple(runs[before : before + middle]),) if alone else (None,) * (last - first + 1)
+    return Assignment(shares=(*head, *between, *tail))
+
+
+def carried_count(wanted: Sequence[Wanted], runs: Sequence[Run], *, older: bool) -> int | None:
+    """How many of a restarted prompt's ``runs`` belong to media of earlier turns; they come first.
+
+    New media stand behind everything that was there before, so with known numbers the last runs are theirs. A
+    video of unknown length is safe only where no older runs can be (``older`` is false): equal lengths prove
+    nothing, as clips of one size have equal runs. Otherwise None: it cannot be told.
+    """
+    if not wanted:
+        return len(runs)
+    counts = [item.count for item in wanted]
+    if None in counts:
+        return None if older else 0
+    return max(0, len(runs) - _total(counts))
+
+
+def _total(counts: Sequence[int | None]) -> int:
+    return sum(count or 0 for count in counts)

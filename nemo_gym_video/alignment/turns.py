@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nemo_gym_video.alignment.chain import CallTokens, TokenChain
+from nemo_gym_video.alignment.calls import Aligner
 from nemo_gym_video.alignment.expectations import Item, Predictions
-from nemo_gym_video.alignment.occurrences import Finding, Occurrence, Skipped, Turn, TurnIndex
+from nemo_gym_video.alignment.findings import Finding
+from nemo_gym_video.alignment.occurrences import Skipped, Turn, TurnIndex
 from nemo_gym_video.alignment.rollout_items import (
     FirstRecords,
     RolloutItem,
@@ -20,9 +21,8 @@ from nemo_gym_video.alignment.rollout_items import (
     read_response,
     restore_tags,
 )
-from nemo_gym_video.alignment.runs import Run
-from nemo_gym_video.alignment.turn_shares import assign_runs
-from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.alignment.runs import list_runs
+from nemo_gym_video.errors import AlignmentError, RowError, Where
 from nemo_gym_video.processors.families.base import ProcessorSettings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def index_turns(
 
 
 class _Indexer:
-    """State of one pass: the tokens of the current segment, and what has been found."""
+    """State of one pass. Whose runs are whose, and whether they agree, is the aligner's to say."""
 
     def __init__(
         self,
@@ -81,7 +81,12 @@ class _Indexer:
         self.turns: list[Turn] = []
         self.skipped: list[Skipped] = []
         self.findings: list[Finding] = []
-        self.chain = TokenChain(self.ids or ())
+        self.aligner = Aligner(
+            self.predictions.basis,
+            media_token_ids=self.ids or (),
+            processor=self.predictions.settings,
+            ids_required=False,
+        )
         self.first_records: FirstRecords = []
         self.shadowed: list[Item] = []
 
@@ -95,21 +100,19 @@ class _Indexer:
                 continue
             self._add_turn(item, self.predictions.items_of(group_items(pending), len(self.turns)))
             pending = []
+        judged = self.aligner.finish()
         unclaimed = [*self.shadowed, *self.predictions.items_of(group_items(pending), None)]
         contract_finding = self.predictions.finding()
+        findings = [*self.findings, *judged.findings]
         if contract_finding is not None:
-            self.findings.append(contract_finding)
-        if self.ids is None and any(turn.media for turn in self.turns):
-            self.findings.insert(0, Finding(
-                kind="media_token_ids_unknown",
-                message="no media token ids were given or recorded, so no spans were looked for",
-            ))  # fmt: skip
+            findings.append(contract_finding)
         return TurnIndex(
             turns=tuple(self.turns),
             unclaimed=tuple(item.occurrence(None) for item in unclaimed),
             skipped=tuple(self.skipped),
-            findings=tuple(self.findings),
+            findings=tuple(findings),
             media_token_ids=self.ids,
+            regions=judged.regions,
         )
 
     def _first_items(self) -> list[RolloutItem]:
@@ -130,21 +133,18 @@ class _Indexer:
         return [replace(item, parts=tuple(part for part in parts if part.message == item.index)) for item in items]
 
     def _add_turn(self, item: RolloutItem, media: list[Item]) -> None:
+        """Ask the judge about one turn, and note what it says."""
         number = len(self.turns)
-        if not item.prompt:
-            self._find("prompt_token_ids_missing", "the turn has generated tokens but no prompt tokens", number)
+        foreign = 0 if self.turns else self._shadowed_runs(media, item.prompt)
         place = Where(file=self.where.file, line=self.where.line, row=self.where.row, turn=number)
-        seen = len(self.chain.seen)
-        call = self.chain.add(item.prompt, item.generated, [one.need for one in media], place)
-        if call.restarted:
-            self._report_restart(number, call, seen)
-        known = self.ids is not None and bool(item.prompt)
-        occurrences = self._share_out(number, media, call) if known else [one.occurrence(None) for one in media]
-        if call.generated_runs:
-            total = sum(run.length for run in call.generated_runs)
-            self._find(
-                "generated_media_token", f"the model wrote {total} media tokens itself", number, found=total
+        try:
+            self.aligner.align_call(
+                item.prompt, item.generated, items=[one.aligned for one in media], foreign_runs=foreign
             )
+        except AlignmentError as error:
+            raise RowError(str(error), where=place) from error
+        call = self.aligner.tokens
+        assert call is not None
         self.turns.append(
             Turn(
                 turn=number,
@@ -153,47 +153,25 @@ class _Indexer:
                 new_from=0 if call.restarted else call.shared,
                 prompt_token_ids=item.prompt,
                 generation_token_ids=item.generated,
-                media=tuple(occurrences),
+                media=tuple(one.occurrence(runs) for one, runs in zip(media, self.aligner.shares, strict=True)),
                 carried_runs=call.carried or (),
                 generated_runs=call.generated_runs,
             )
         )
 
-    def _share_out(self, number: int, media: list[Item], call: CallTokens) -> list[Occurrence]:
-        """The turn's media with their runs; whatever does not add up becomes a finding."""
-        runs = call.runs if self.turns else self._behind_shadowed(media, call.runs)
-        shares = assign_runs([item.need for item in media], runs, open_front=call.carried is None)
-        result = []
-        for place, (item, own) in enumerate(zip(media, shares.runs, strict=True)):
-            result.append(item.occurrence(own))
-            if own is not None:
-                self.findings.extend(item.compare(own, turn=number, place=place))
-        if None in shares.runs:
-            unclear = sum(own is None for own in shares.runs)
-            self._find(
-                "runs_ambiguous",
-                f"{len(runs)} runs cannot be told apart for {unclear} media items: the number of runs of more "
-                "than one item is unknown; give the contract or name the processor",
-                number, found=len(runs),
-            )  # fmt: skip
-        if shares.left_over:
-            spans = ", ".join(f"[{run.start}, {run.end})" for run in shares.left_over[:4])
-            self._find(
-                "run_unexpected",
-                f"{len(shares.left_over)} media runs belong to no media of the turn, at {spans}",
-                number, expected=len(runs) - len(shares.left_over), found=len(runs),
-            )  # fmt: skip
-        return result
-
-    def _behind_shadowed(self, media: list[Item], runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """The first turn's runs without those of a record that a better one shadows.
+    def _shadowed_runs(self, media: list[Item], prompt: list[int]) -> int:
+        """How many of the first turn's runs belong to a record that a better one shadows; they come first.
 
         Some agents put the task into ``agent_input`` and the opening observation into ``seed_obs``; the prompt has
         both, the precedence takes one. Only the tokens tell: when they hold exactly the runs of both, the media of
         the shadowed record come first, and are left to no turn as trainers leave them.
         """
-        if len(self.first_records) < 2 or len(runs) <= (total_runs(media) or 0):
-            return runs
+        if len(self.first_records) < 2:
+            return 0
+        found = len(list_runs(prompt, self.ids or ()))
+        chosen = self._total_runs(media)
+        if found <= (chosen or 0):
+            return 0
         origin, entries = self.first_records[1]
         own = [item.ref.urls for item in media]
         hidden = [
@@ -201,28 +179,16 @@ class _Indexer:
             for item in self.predictions.plain_items(group_items([*read_items(entries, origin, self.where)]))
             if item.ref.urls not in own
         ]
-        count, chosen = total_runs(hidden), total_runs(media)
-        if not count or chosen is None or count + chosen != len(runs):
-            return runs
+        count = self._total_runs(hidden)
+        if not count or chosen is None or count + chosen != found:
+            return 0
         self.shadowed = hidden
         text = f"{len(hidden)} media of {origin} are in the prompt, but {self.first_records[0][0]} shadows them: "
-        self._find("media_shadowed", text + "they are on no turn", 0, expected=chosen, found=len(runs))
-        return runs[count:]
+        self.findings.append(Finding(kind="media_shadowed", turn=0, expected=chosen, found=found,
+                                     message=text + "they are on no turn"))  # fmt: skip
+        return count
 
-    def _report_restart(self, number: int, call: CallTokens, seen: int) -> None:
-        text = f"the prompt repeats only {call.shared} of the {seen} tokens seen so far; segment {call.segment} "
-        text += "starts here"
-        if call.carried:
-            text += f", {len(call.carried)} of its runs belong to media of earlier turns"
-        self._find("prefix_changed", text, number, expected=seen, found=call.shared)
-
-    def _find(
-        self, kind: str, message: str, turn: int, *, expected: int | None = None, found: int | None = None
-    ) -> None:
-        self.findings.append(Finding(kind=kind, message=message, turn=turn, expected=expected, found=found))
-
-
-def total_runs(items: Sequence[Item]) -> int | None:
-    """Number of runs of all ``items`` together; None when one of them is unknown."""
-    counts = [item.need.runs for item in items]
-    return None if None in counts else sum(count or 0 for count in counts)
+    def _total_runs(self, items: Sequence[Item]) -> int | None:
+        """Number of runs of all ``items`` together; None when one of them is unknown."""
+        counts = [self.aligner.expected_runs(item.aligned) for item in items]
+        return None if None in counts else sum(count or 0 for count in counts)

@@ -13,9 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from nemo_gym_video.errors import NemoGymVideoError, ProcessorSettingsError
+from nemo_gym_video.processors.families.nemotron_omni import NemotronOmniSettings
+from nemo_gym_video.processors.presets import load_settings
 
 
-class Sampling(StrEnum):
+class SamplingConvention(StrEnum):
     """Sampling conventions for native videos."""
 
     NEMO_RL = "nemo_rl"
@@ -38,8 +40,8 @@ def main(
     model: Annotated[str, typer.Option(help="Model name to serve as.")] = "baseline",
     num_frames: Annotated[int, typer.Option(min=1, help="Frames to sample from a native video.")] = 32,
     sampling: Annotated[
-        Sampling, typer.Option(help="How frames of a native video are chosen.")
-    ] = Sampling.NEMO_RL,
+        SamplingConvention, typer.Option(help="How frames of a native video are chosen.")
+    ] = SamplingConvention.NEMO_RL,
     max_model_len: Annotated[int, typer.Option(min=1, help="Context length in tokens.")] = 131072,
     processor: Annotated[str, typer.Option(help="Processor preset or checkpoint folder.")] = "nemotron_omni",
     tile_policy: Annotated[
@@ -52,13 +54,11 @@ def main(
     """Serve the classical-vision baseline with vLLM's HTTP surface; prints {"port": N} when ready."""
     if importlib.util.find_spec("cv2") is None:
         raise ProcessorSettingsError("the baseline needs OpenCV", allowed="pip install 'nemo-gym-video[baseline]'")
-    import cv2
+    import cv2  # extra: baseline
 
-    from nemo_gym_video.baseline.engine import Engine
-    from nemo_gym_video.baseline.processor import MediaProcessor, ProcessorConfig
-    from nemo_gym_video.baseline.server import serve
-    from nemo_gym_video.processors.families.nemotron_omni import NemotronOmniSettings
-    from nemo_gym_video.processors.presets import load_settings
+    from nemo_gym_video.baseline.engine import Engine  # extra: baseline
+    from nemo_gym_video.baseline.processor import MediaProcessor, ProcessorConfig  # extra: baseline
+    from nemo_gym_video.baseline.server import serve  # extra: baseline
 
     # The server has its own worker threads, and one thread each gives the same result everywhere.
     cv2.setNumThreads(1)

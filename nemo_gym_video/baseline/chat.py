@@ -23,6 +23,8 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 class RequestError(NemoGymVideoError):
     """The HTTP request cannot be served as asked; ``status`` is the HTTP code of the answer."""
 
+    code = "request.invalid"
+
     def __init__(
         self,
         problem: str,

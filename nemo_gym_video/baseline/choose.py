@@ -12,13 +12,8 @@ from dataclasses import dataclass
 
 from nemo_gym_video.baseline.seen import SeenMessage, text_of
 from nemo_gym_video.baseline.timeline import TimedFrame, levels, presence, read_timeline, steps
-from nemo_gym_video.prepare.synthetic.questions import (
-    COLOURS,
-    ReadQuestion,
-    read_options,
-    read_question,
-    read_time,
-)
+from nemo_gym_video.prepare.mcqa_prompt import read_options
+from nemo_gym_video.prepare.synthetic.questions import COLOURS, ReadQuestion, read_question, read_time
 
 _SLIP = 0.1
 """Chance of answering another letter at temperature 1."""

@@ -32,7 +32,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingParams:
     """The sampling fields that the engine understands.
 
     ``temperature`` 0 (also when the request names none) is deterministic; above it answers are jittered, from
@@ -44,7 +44,7 @@ class Sampling:
     max_tokens: int | None
 
     @classmethod
-    def read(cls, body: Mapping[str, Any]) -> Sampling:
+    def read(cls, body: Mapping[str, Any]) -> SamplingParams:
         """Read the fields of a chat request; ``RequestError`` for one of the wrong type or range."""
         if body.get("stream"):
             raise RequestError("streaming is not supported", got=body["stream"], allowed="stream: false")
@@ -100,7 +100,7 @@ class Engine:
     def chat(self, raw: bytes) -> Json:
         """The answer of ``POST /v1/chat/completions``."""
         body = self._read_body(raw)
-        sampling = Sampling.read(body)
+        sampling = SamplingParams.read(body)
         prompt = self._prompt(body)
         room = self._room(len(prompt.token_ids), sampling.max_tokens)
         text = respond(prompt.messages, rng=sampling.rng(), temperature=sampling.temperature)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from nemo_gym_video.baseline import choose
 from nemo_gym_video.baseline.seen import SeenMessage, text_of
-from nemo_gym_video.prepare.synthetic.questions import read_options, read_question
+from nemo_gym_video.prepare.mcqa_prompt import read_options
+from nemo_gym_video.prepare.synthetic.questions import read_question
 
 _MAX_CLIPS = 3
 _CLIP_FRAMES = 24

@@ -42,7 +42,7 @@ _SURE_SUPPORT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Detection:
     """Where the object is in one frame: a point on it and its box, in pixels of the frame."""
 
     xy: tuple[float, float]
@@ -53,40 +53,40 @@ class Found:
 class _State:
     """What is known after a frame. While the object is ``lost``, ``found`` is where it would be."""
 
-    found: Found
+    found: Detection
     points: Points
     velocity: tuple[float, float] = (0.0, 0.0)
     lost: bool = False
 
 
-def follow_point(frames: Sequence[Pixels], xy: tuple[float, float]) -> list[Found | None]:
+def follow_point(frames: Sequence[Pixels], xy: tuple[float, float]) -> list[Detection | None]:
     """Follow what is at ``xy`` (pixels) in ``frames[0]`` through all frames; None where it cannot be seen."""
     region = _flood(frames[0], xy)
-    return _Follower(frames[0], region, Found(xy, _bounds(region)), grow=True).run(frames)
+    return _Follower(frames[0], region, Detection(xy, _bounds(region)), grow=True).run(frames)
 
 
-def follow_region(frames: Sequence[Pixels], region: Mask) -> list[Found | None]:
+def follow_region(frames: Sequence[Pixels], region: Mask) -> list[Detection | None]:
     """Follow what ``region`` (bool [height, width], not empty) covers in ``frames[0]``."""
     blob = find_blobs(region, min_area=1)[0]
-    return _Follower(frames[0], region, Found(blob.interior(), _bounds(region)), grow=False).run(frames)
+    return _Follower(frames[0], region, Detection(blob.interior(), _bounds(region)), grow=False).run(frames)
 
 
-def follow_box(frames: Sequence[Pixels], box: Box) -> list[Found | None]:
+def follow_box(frames: Sequence[Pixels], box: Box) -> list[Detection | None]:
     """Follow what is in ``box`` (pixels) in ``frames[0]`` through all frames; None where it cannot be seen."""
     region = _region_in(frames[0], box)
     centre = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-    return _Follower(frames[0], region, Found(centre, box), grow=False).run(frames)
+    return _Follower(frames[0], region, Detection(centre, box), grow=False).run(frames)
 
 
 class _Follower:
-    def __init__(self, first: Pixels, region: Mask, found: Found, *, grow: bool) -> None:
+    def __init__(self, first: Pixels, region: Mask, found: Detection, *, grow: bool) -> None:
         self._gray = _gray(first)
         bins = chroma_bins(first)
         self._learn(bins, region, found)
         own, strays = self._split(bins, found)
         if grow and own and region.sum() < own.area < _MAX_OBJECT_SHARE * bins.size:
             region = own.paste(region.shape)
-            found = Found(found.xy, own.box)
+            found = Detection(found.xy, own.box)
             self._learn(bins, region, found)
             own, strays = self._split(bins, found)
         self._area = 0 if own is None else own.area
@@ -96,14 +96,14 @@ class _Follower:
         self._template = _cut(self._gray, found)
         self._state = _State(found, seed_points(self._gray, region))
 
-    def run(self, frames: Sequence[Pixels]) -> list[Found | None]:
+    def run(self, frames: Sequence[Pixels]) -> list[Detection | None]:
         return [self._state.found, *(self._step(frame) for frame in frames[1:])]
 
-    def _learn(self, bins: NDArray[np.int32], region: Mask, found: Found) -> None:
+    def _learn(self, bins: NDArray[np.int32], region: Mask, found: Detection) -> None:
         outside = ~_box_mask(region.shape, found.box, shrink=1.1) & ~region
         self._colour = ColourModel(bins, region, outside if outside.any() else ~region)
 
-    def _split(self, bins: NDArray[np.int32], found: Found) -> tuple[Blob | None, int]:
+    def _split(self, bins: NDArray[np.int32], found: Detection) -> tuple[Blob | None, int]:
         """The object's area by colour, and how many pixels elsewhere look like it."""
         blobs = find_blobs(self._colour.posterior(bins) > _SURE, min_area=_MIN_AREA)
         own = [
@@ -112,7 +112,7 @@ class _Follower:
         strays = sum(blob.area for blob in blobs if blob not in own)
         return (join(own) if own else None), strays
 
-    def _step(self, frame: Pixels) -> Found | None:
+    def _step(self, frame: Pixels) -> Detection | None:
         gray, state = _gray(frame), self._state
         motion = None if state.lost else measure_motion(self._gray, gray, state.points)
         self._gray = gray
@@ -133,14 +133,16 @@ class _Follower:
         self._state = _State(found, seed_points(gray, region), velocity)
         return found
 
-    def _predict(self, motion: Motion | None) -> Found:
+    def _predict(self, motion: Motion | None) -> Detection:
         found, (dx, dy) = self._state.found, self._state.velocity
         if motion is not None:
-            return Found(motion.move(found.xy), motion.move_box(found.box))
+            return Detection(motion.move(found.xy), motion.move_box(found.box))
         x1, y1, x2, y2 = found.box
-        return Found((found.xy[0] + dx, found.xy[1] + dy), (x1 + dx, y1 + dy, x2 + dx, y2 + dy))
+        return Detection((found.xy[0] + dx, found.xy[1] + dy), (x1 + dx, y1 + dy, x2 + dx, y2 + dy))
 
-    def _by_colour(self, frame: Pixels, predicted: Found, motion: Motion | None) -> tuple[Found | None, Mask]:
+    def _by_colour(
+        self, frame: Pixels, predicted: Detection, motion: Motion | None
+    ) -> tuple[Detection | None, Mask]:
         mask = self._colour.posterior(chroma_bins(frame)) > _SURE
         blobs = find_blobs(mask, min_area=max(_MIN_AREA, _MIN_AREA_SHARE * self._area))
         near = [blob for blob in blobs if _overlap(blob.box, predicted.box) > 0]
@@ -156,14 +158,14 @@ class _Follower:
         if motion is not None and motion.support >= _SURE_SUPPORT:
             places.reverse()
         xy = next((place for place in places if chosen.contains(place)), near[0].interior())
-        return Found(xy, chosen.box), chosen.paste(mask.shape)
+        return Detection(xy, chosen.box), chosen.paste(mask.shape)
 
     def _room_to_grow(self, blobs: list[Blob], frame: Mask) -> float:
         """How many times its area an object may have in the next frame: more while it comes in over the border."""
         x1, y1, x2, y2 = join(blobs).box
         return 6.0 if x1 == 0 or y1 == 0 or x2 == frame.shape[1] or y2 == frame.shape[0] else 2.5
 
-    def _by_template(self, gray: Gray) -> tuple[Found | None, Mask]:
+    def _by_template(self, gray: Gray) -> tuple[Detection | None, Mask]:
         height, width = self._template.shape
         if height > gray.shape[0] or width > gray.shape[1] or self._template.std() < 4:
             return None, np.zeros(gray.shape, bool)
@@ -172,10 +174,10 @@ class _Follower:
         box = (float(left), float(top), float(left + width), float(top + height))
         if best < _TEMPLATE_SCORE:
             return None, np.zeros(gray.shape, bool)
-        return Found((left + width / 2, top + height / 2), box), _box_mask(gray.shape, box, shrink=0.8)
+        return Detection((left + width / 2, top + height / 2), box), _box_mask(gray.shape, box, shrink=0.8)
 
 
-def _transfer(found: Found, box: Box | tuple[int, int, int, int]) -> tuple[float, float]:
+def _transfer(found: Detection, box: Box | tuple[int, int, int, int]) -> tuple[float, float]:
     """Where the point of ``found`` is when its box has become ``box``."""
     x1, y1, x2, y2 = found.box
     across, down = (found.xy[0] - x1) / max(1e-6, x2 - x1), (found.xy[1] - y1) / max(1e-6, y2 - y1)
@@ -245,7 +247,7 @@ def _box_mask(shape: tuple[int, ...], box: Box, *, shrink: float) -> Mask:
     return mask
 
 
-def _cut(gray: Gray, found: Found) -> Gray:
+def _cut(gray: Gray, found: Detection) -> Gray:
     """The pixels of the object's box, at least 29 on a side and at most 61, as a template."""
     height, width = gray.shape
     half_w = min(30, max(14, round((found.box[2] - found.box[0]) / 2)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from nemo_gym_video.baseline.blobs import Blob, find_blobs
 from nemo_gym_video.baseline.colour import Mask, named_mask
-from nemo_gym_video.baseline.follow import Found, follow_region
+from nemo_gym_video.baseline.follow import Detection, follow_region
 from nemo_gym_video.baseline.seen import Pixels
 
 _MIN_SHARE = 0.001
@@ -27,7 +27,7 @@ _FORMS: dict[str, tuple[float, float, float]] = {
 }
 
 
-def locate(frames: Sequence[Pixels], colour: str, shape: str | None) -> list[Found | None]:
+def locate(frames: Sequence[Pixels], colour: str, shape: str | None) -> list[Detection | None]:
     """Where the ``colour`` ``shape`` is in each frame; None where it cannot be seen.
 
     The clearest sighting of all frames is followed from there to the end and back to the start.

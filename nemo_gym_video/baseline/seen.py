@@ -51,7 +51,7 @@ class SeenMessage:
 
 def like_first(frames: Sequence[Pixels]) -> list[Pixels]:
     """``frames`` scaled to the size of the first, as flow needs them; frames of one size are left alone."""
-    import cv2
+    import cv2  # extra: baseline
 
     if not frames:
         return []

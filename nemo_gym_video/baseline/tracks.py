@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym_video.baseline.follow import Found, follow_box, follow_point
+from nemo_gym_video.baseline.follow import Detection, follow_box, follow_point
 from nemo_gym_video.baseline.refer import locate
 from nemo_gym_video.baseline.seen import Pixels, SeenMedia, SeenMessage, like_first, text_of
 from nemo_gym_video.prepare.synthetic.questions import COLOURS, read_expression
-from nemo_gym_video.tasks.tracking.prompts import Target, read_frame_label, read_track_prompt
+from nemo_gym_video.tasks.tracking.prompts import AskedObject, read_frame_label, read_track_prompt
 from nemo_gym_video.tasks.tracking.schema import ID_KEYS, Task
 
 _MAX_TARGETS = 64
@@ -55,7 +55,7 @@ def respond(messages: Sequence[SeenMessage], *, rng: random.Random | None, tempe
     return f"<answer>{json.dumps({'tracks': entries}, separators=(',', ':'))}</answer>"
 
 
-def _once(targets: Sequence[Target]) -> list[Target]:
+def _once(targets: Sequence[AskedObject]) -> list[AskedObject]:
     """Each target once, as first said (a prompt may say them again with every chunk), and not too many."""
     return list({target.id: target for target in reversed(targets)}.values())[:_MAX_TARGETS]
 
@@ -83,8 +83,8 @@ def _media(message: SeenMessage) -> list[SeenMedia]:
 
 
 def _follow(
-    task: Task, target: Target, frames: Sequence[NumberedFrame]
-) -> list[tuple[NumberedFrame, Found | None]]:
+    task: Task, target: AskedObject, frames: Sequence[NumberedFrame]
+) -> list[tuple[NumberedFrame, Detection | None]]:
     """The frames asked of a target with where it is in each: for points and boxes those after its own."""
     pixels = [frame.pixels for frame in frames]
     if task == "ref":
@@ -103,7 +103,7 @@ def _follow(
     return list(zip(frames[start + 1 :], found[1:], strict=True))
 
 
-def _find(pixels: Sequence[Pixels], expression: str) -> list[Found | None]:
+def _find(pixels: Sequence[Pixels], expression: str) -> list[Detection | None]:
     named = read_expression(expression)
     if named is not None:
         return locate(pixels, *named)
@@ -115,7 +115,7 @@ def _entry(
     task: Task,
     target_id: int,
     frame: NumberedFrame,
-    found: Found | None,
+    found: Detection | None,
     rng: random.Random | None,
     temperature: float,
 ) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nemo_gym_video.alignment import index_turns
 from nemo_gym_video.alignment.calls import Alignment, ModelCall, align_calls
 from nemo_gym_video.commands.jsonl import answer_lines, open_lines, parse_object
 from nemo_gym_video.contract import RowContract
@@ -20,10 +21,12 @@ _CALL_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs"
 
 
 def align(
-    file: Annotated[str, typer.Argument(help="Requests, one JSON object a line; - is standard input.")] = "-",
+    file: Annotated[
+        str, typer.Argument(help="Rollouts or requests, one JSON object a line; - is standard input.")
+    ] = "-",
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One answer a line out, for programs.")] = False,
 ) -> None:
-    """Compare a row's contract with the token ids of its model calls."""
+    """Compare media with token ids: of whole rollouts, or of a contract and its model calls."""
     if jsonl:
         raise typer.Exit(answer_lines(file, answer))
     with open_lines(file) as lines:
@@ -45,6 +48,8 @@ def answer(request: dict[str, Any], where: Where | None) -> dict[str, Any]:
 def align_request(request: dict[str, Any], where: Where | None) -> Alignment:
     """Align ``{"contract": …, "calls": [{"prompt_token_ids": […], "generation_token_ids": […], "items": […]}]}``.
 
+    A whole rollout, as Gym writes it (an object with ``response``), is judged as ``gym-video index`` does.
+
     A call's ``items`` are what the environment brought with it, in the form of the contract's items.
 
     Raises:
@@ -52,6 +57,8 @@ def align_request(request: dict[str, Any], where: Where | None) -> Alignment:
         ContractError: the contract does.
         AlignmentError: token ids do, or nobody says which are media.
     """
+    if "response" in request:
+        return index_turns(request, where=where).alignment
     _refuse_unknown(request, _KEYS, "align request", where)
     if request.get("contract") is None:
         raise RowError("align request lacks 'contract'", where=where)
@@ -93,6 +100,7 @@ def _refuse_unknown(value: dict[str, Any], known: tuple[str, ...], what: str, wh
 
 
 def _show(number: int, alignment: Alignment) -> None:
+    # start-up: programs ask for JSON lines and need no table
     from rich.console import Console
     from rich.table import Table
 
@@ -116,7 +124,8 @@ def _show(number: int, alignment: Alignment) -> None:
     if alignment.regions:
         console.print(table)
     for finding in alignment.findings:
-        console.print(f"{finding.kind}, turn {finding.turn}: {finding.message}", markup=False)
+        turn = "" if finding.turn is None else f", turn {finding.turn}"
+        console.print(f"{finding.kind}{turn}: {finding.message}", markup=False)
 
 
 def _common(values: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from nemo_gym_video.commands.jsonl import answer_lines
+from nemo_gym_video.commands.shared_options import Jsonl, LinesFile, Overrides
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.processors.counts import count_request
 from nemo_gym_video.processors.presets import ProcessorSettings, load_settings
@@ -24,12 +25,13 @@ _VIDEO = re.compile(r"(\d{1,10})@(\d{1,10})x(\d{1,10})")
 
 
 def count(
-    lines: Annotated[str, typer.Argument(metavar="[FILE]", help="With --jsonl: the file, or - for stdin.")] = "-",
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Answer one JSON request a line.")] = False,
+    lines: LinesFile = "-",
+    jsonl: Jsonl = False,
     family: Annotated[str, typer.Option(help="A preset's name or a checkpoint folder.")] = "nemotron_omni",
     image: Annotated[list[str] | None, typer.Option(help="WIDTHxHEIGHT, or WIDTHxHEIGHT:COPIES.")] = None,
     video: Annotated[list[str] | None, typer.Option(help="FRAMES@WIDTHxHEIGHT.")] = None,
-    settings: Annotated[str, typer.Option(help="Overrides as one JSON object.")] = "{}",
+    settings: Overrides = "{}",
+    # No min here: the request check below says what is wrong, on the command line as in a line of --jsonl.
     max_model_len: Annotated[int | None, typer.Option(help="The engine's context length.")] = None,
     text_tokens: Annotated[int, typer.Option(help="Text tokens the engine's processor counts.")] = 0,
     pruning_rate: Annotated[float, typer.Option(help="The engine's video pruning rate.")] = 0.0,
@@ -154,8 +156,8 @@ def _parse_video(text: str) -> MediaSize:
 
 
 def _print(settings: ProcessorSettings, request: CountRequest, result: RequestCount) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console  # start-up: --jsonl prints no table
+    from rich.table import Table  # start-up: --jsonl prints no table
 
     table = Table("item", "size", "frames", "runs", "patch grid", "processed", "tokens", box=None, pad_edge=False)
     for size, item in zip(request.items, result.items, strict=True):

@@ -28,6 +28,7 @@ def index(
     found = 0
     settings = None
     if processor is not None:
+        # start-up: most calls name no preset
         from nemo_gym_video.processors.presets import load_settings
 
         settings = load_settings(processor)
@@ -51,9 +52,7 @@ def index_json(result: TurnIndex) -> dict[str, Any]:
             for turn in result.turns
         ],
         "unclaimed": [_media_json(one, spans=False) for one in result.unclaimed],
-        "findings": [
-            {"kind": finding.kind, "turn": finding.turn, "message": finding.message} for finding in result.findings
-        ],
+        "findings": [finding.to_json() for finding in result.findings],
     }
 
 

@@ -23,7 +23,7 @@ def open_lines(source: str) -> Iterator[IO[str]]:
         return
     path = Path(source)
     if not path.is_file():
-        raise RowError("input file does not exist or is no regular file", got=source)
+        raise RowError("input file does not exist or is no regular file", code="row.file", got=source)
     with path.open(encoding="utf-8", errors="surrogateescape") as lines:
         yield lines
 
@@ -33,9 +33,15 @@ def parse_object(line: str, where: Where) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RowError(f"not valid JSON ({error})"[:300], where=where) from error
+        raise RowError(f"not valid JSON ({error})"[:300], code="row.json", where=where) from error
     if not isinstance(value, dict):
-        raise RowError("not a JSON object", got=type(value).__name__, allowed="one object a line", where=where)
+        raise RowError(
+            "not a JSON object",
+            code="row.json",
+            got=type(value).__name__,
+            allowed="one object a line",
+            where=where,
+        )
     return value
 
 
@@ -44,7 +50,7 @@ def answer_lines(
 ) -> int:
     """Answer every non-empty line of ``source`` with ``handle`` and return the exit code (1 after any error).
 
-    A line that fails becomes ``{"error": "…"}`` in its place and the rest goes on.
+    A line that fails becomes ``{"error": "…", "code": "…"}`` in its place and the rest goes on.
     """
     out = _utf8_stdout() if out is None else out
     failed = False
@@ -58,7 +64,7 @@ def answer_lines(
                 answer = handle(parse_object(line, where), where)
             except NemoGymVideoError as error:
                 failed = True
-                answer = {"error": str(error)}
+                answer = {"error": str(error), "code": error.code}
             out.write(json.dumps(answer, ensure_ascii=False) + "\n")
     out.flush()
     return int(failed)

@@ -60,7 +60,7 @@ class MediaCheck:
         if known is None:
             return None
         # The first row that names a file is not the only one that has to hear of it.
-        return type(known)(known.problem, got=known.got, allowed=known.allowed, where=reference.where)
+        return known.at(reference.where)
 
     def _open(self, reference: Reference) -> NemoGymVideoError | None:
         try:

@@ -73,18 +73,24 @@ def _endpoint(model: str, model_url: str | None) -> Endpoint | None:
 
     if model_url is None:
         if model != "baseline":
-            raise ServerStartError("a model other than the baseline needs --model-url", got=model)
+            raise ServerStartError(
+                "a model other than the baseline needs --model-url", code="engine.model", got=model
+            )
         return None
     key = os.environ.get("POLICY_API_KEY", "EMPTY")
     served = probe_endpoint(model_url, api_key=key)
     if model == "baseline" and "baseline" not in served:
         if len(served) != 1:
             raise ServerStartError(
-                "name the model with --model", allowed=", ".join(served) or "the endpoint's models"
+                "name the model with --model",
+                code="engine.model",
+                allowed=", ".join(served) or "the endpoint's models",
             )
         model = served[0]
     if served and model not in served:
-        raise ServerStartError("the endpoint does not serve this model", got=model, allowed=", ".join(served))
+        raise ServerStartError(
+            "the endpoint does not serve this model", code="engine.model", got=model, allowed=", ".join(served)
+        )
     return Endpoint(base_url=model_url.rstrip("/"), name=model, api_key=key)
 
 
@@ -105,7 +111,9 @@ def _plan(
         files = [example for one in environments for example in one.examples]
     inputs = read_inputs(files, sorted(agents), limit=limit)
     if not inputs.rows and not inputs.problems:
-        raise RowError("there are no rows to run", where=", ".join(str(file) for _, file in files))
+        raise RowError(
+            "there are no rows to run", code="row.file", where=", ".join(str(file) for _, file in files)
+        )
     _make_output(output)
     return Plan(environments=environments, inputs=inputs, output=output, endpoint=endpoint,
                 media_roots=tuple(media_root), **settings)  # fmt: skip
@@ -115,7 +123,9 @@ def _make_output(output: Path) -> None:
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ServerStartError(f"the output folder cannot be made ({error.strerror})", got=str(output)) from error
+        raise ServerStartError(
+            f"the output folder cannot be made ({error.strerror})", code="server.output", got=str(output)
+        ) from error
 
 
 def _run(plan: Plan) -> int:

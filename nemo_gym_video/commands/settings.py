@@ -10,22 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
+from nemo_gym_video.commands.shared_options import AsJson, Overrides, ProcessorName
 from nemo_gym_video.errors import ProcessorSettingsError
 from nemo_gym_video.processors.differences import diff_settings
 from nemo_gym_video.processors.presets import LoadedSettings, ProcessorSettings, read_settings
 
 settings = typer.Typer(no_args_is_help=True, help="Processor settings of presets and checkpoint folders.")
 
-_Overrides = Annotated[str, typer.Option(metavar="JSON", help="Settings laid over it, as one JSON object.")]
 _Family = Annotated[str | None, typer.Option(help="Read a folder as this family.")]
 
 
 @settings.command("show")
 def show(
-    name: Annotated[str, typer.Argument(metavar="PATH|PRESET", help="A checkpoint folder or a preset's name.")],
-    overrides: _Overrides = "{}",
+    name: ProcessorName,
+    overrides: Overrides = "{}",
     family: _Family = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show every setting with its source, and what to start the engine with."""
     loaded = read_settings(name, overrides=_parse(overrides), family=family)
@@ -39,9 +39,9 @@ def show(
 def diff(
     left: Annotated[str, typer.Argument(metavar="A", help="A checkpoint folder or a preset's name.")],
     right: Annotated[str, typer.Argument(metavar="B", help="Another.")],
-    left_overrides: _Overrides = "{}",
-    right_overrides: _Overrides = "{}",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a difference.")] = False,
+    left_overrides: Overrides = "{}",
+    right_overrides: Overrides = "{}",
+    as_json: AsJson = False,
 ) -> None:
     """Say every difference in one line, with its effect on counts."""
     one = read_settings(left, overrides=_parse(left_overrides)).settings
@@ -80,8 +80,8 @@ def _body(loaded: LoadedSettings) -> dict[str, Any]:
 
 
 def _print(loaded: LoadedSettings, *, folder: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console  # start-up: --json prints no table
+    from rich.table import Table  # start-up: --json prints no table
 
     console = Console(highlight=False, markup=False, soft_wrap=False)
     chosen = loaded.settings

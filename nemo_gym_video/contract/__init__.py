@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-from nemo_gym_video.contract.build import Sampling, build_contract, contract_of_row
+from nemo_gym_video.contract.build import VideoSampling, build_contract, contract_of_row
 from nemo_gym_video.contract.digest import message_digest
-from nemo_gym_video.contract.row_contract import (
-    CONTRACT_FIELD,
-    CONTRACT_VERSION,
-    ContractItem,
-    Processor,
-    RowContract,
-)
+from nemo_gym_video.contract.items import CONTRACT_VERSION, ContractItem, ContractProcessor
+from nemo_gym_video.contract.row_contract import CONTRACT_FIELD, RowContract
 
 __all__ = [
     "CONTRACT_FIELD",
     "CONTRACT_VERSION",
     "ContractItem",
-    "Processor",
+    "ContractProcessor",
     "RowContract",
-    "Sampling",
+    "VideoSampling",
     "build_contract",
     "contract_of_row",
     "message_digest",

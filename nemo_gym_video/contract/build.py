@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_gym_video.contract.digest import message_digest
-from nemo_gym_video.contract.row_contract import CONTRACT_FIELD, ContractItem, RowContract
+from nemo_gym_video.contract.items import ContractItem
+from nemo_gym_video.contract.row_contract import CONTRACT_FIELD, RowContract
 from nemo_gym_video.contract.rules import (
     DEFAULT_PLACEHOLDERS,
     checked_groups,
@@ -31,7 +32,7 @@ TaggedAs = Literal["video", "images"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class VideoSampling:
     """How the engine samples a native video; the names are those of ``sample_frames``.
 
     Without a convention it is the one that vLLM uses for the processor's family.
@@ -49,7 +50,7 @@ def build_contract(
     settings: ProcessorSettings | None = None,
     max_model_len: int | None = None,
     state: CallState | None = None,
-    sampling: Sampling | None = None,
+    sampling: VideoSampling | None = None,
     tagged_as: TaggedAs = "video",
     allow_mixed: bool = False,
     allow_many_sources: bool = False,
@@ -83,7 +84,7 @@ def build_contract(
         allow_many_sources=allow_many_sources,
         where=where,
     )
-    measure = _Measure(sources, sampling or Sampling(), settings, tagged_as, decoder)
+    measure = _Measure(sources, sampling or VideoSampling(), settings, tagged_as, decoder)
     contract = RowContract(
         mode=media_mode(groups),
         items=tuple(measure.item(group, where) for group in groups),
@@ -101,8 +102,13 @@ def build_contract(
     )
     contract = contract.with_counts(settings, known)
     if length is not None and (contract.total or 0) > length:
-        raise RowError("the row's media does not fit the context", got=f"{contract.total} placeholder tokens",
-                       allowed=f"max_model_len {length}", where=where)  # fmt: skip
+        raise RowError(
+            "the row's media does not fit the context",
+            code="row.context",
+            got=f"{contract.total} placeholder tokens",
+            allowed=f"max_model_len {length}",
+            where=where,
+        )
     return contract
 
 
@@ -127,7 +133,7 @@ def contract_of_row(
     """
     parameters = row.get("responses_create_params")
     if not isinstance(parameters, Mapping) or "input" not in parameters:
-        raise RowError("row has no responses_create_params.input", where=where)
+        raise RowError("row has no responses_create_params.input", code="row.no_input", where=where)
     row_input = parameters["input"]
     instructions = parameters.get("instructions")
     if isinstance(instructions, str):
@@ -161,7 +167,7 @@ def _check_rules(
     )
     mode = media_mode(groups)
     if mode != contract.mode or len(groups) != len(contract.items):
-        raise ContractError("contract names another media mode than its row has",
+        raise ContractError("contract names another media mode than its row has", code="contract.mismatch",
                             got=f"{contract.mode}, {len(contract.items)} items",
                             allowed=f"{mode}, {len(groups)} items", where=where)  # fmt: skip
 
@@ -181,11 +187,12 @@ class _Measure:
     def __init__(
         self,
         sources: MediaSources,
-        sampling: Sampling,
+        sampling: VideoSampling,
         settings: ProcessorSettings | None,
         tagged_as: TaggedAs,
         decoder: BoundedDecoder | None,
     ) -> None:
+        # start-up: PyAV and numpy are loaded only by who opens media.
         from nemo_gym_video.media import image, video
 
         self.sources = sources
@@ -296,8 +303,13 @@ class _Measure:
             size, digest = self._image(url, place)
             first = first or size
             if size != first:
-                raise RowError("frames of one video differ in size", got=f"{size[0]}x{size[1]}",
-                               allowed=f"{first[0]}x{first[1]}", where=place)  # fmt: skip
+                raise RowError(
+                    "frames of one video differ in size",
+                    code="media.frame_sizes",
+                    got=f"{size[0]}x{size[1]}",
+                    allowed=f"{first[0]}x{first[1]}",
+                    where=place,
+                )
             whole.update(digest.encode("ascii"))
         assert first is not None  # a group and a manifest hold at least one frame
         return first, "sha256:" + whole.hexdigest()

@@ -9,82 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym_video.contract.digest import message_digest
+from nemo_gym_video.contract.items import ContractItem, ContractProcessor
+from nemo_gym_video.contract.wire import read_contract
+from nemo_gym_video.contract.wire_output import contract_body
 from nemo_gym_video.errors import ContractError, Where
 from nemo_gym_video.messages import MediaKind, MediaMode
 from nemo_gym_video.processors.families.base import ProcessorSettings
 from nemo_gym_video.processors.prediction import CallState, predict_items
-from nemo_gym_video.processors.regions import MediaSize, Region
 
 CONTRACT_FIELD = "media_contract"
 """Name of the row's top-level field that the contract rides in."""
-
-CONTRACT_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Processor:
-    """The processor and engine state that the regions were predicted for.
-
-    ``fingerprint`` is that of the settings at the time of prediction; it differs from ``settings.fingerprint``
-    when the family's rule has changed since. ``settings`` are None for a contract that was read from a row and
-    whose family takes its settings from a folder: a row does not say what is opened.
-    """
-
-    family: str
-    settings: ProcessorSettings | None
-    fingerprint: str
-    state: CallState = dataclasses.field(default_factory=CallState)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContractItem:
-    """One logical image or video of a row.
-
-    Attributes:
-        kind: what the item is; ``counted_as`` is what the processor sees of it (a video that is sent as single
-            images is counted as ``image``).
-        source: the reference a person would name; ``digest``, sha256 of the content bytes (of the frames' digests,
-            for frames that travel one by one).
-        size: displayed (width, height) in pixels.
-        frames: frames that reach the processor, 1 for an image.
-        frame_indices: their places in the source, from 0; ``total_frames`` and ``fps`` (frames a second) describe
-            the source, ``timestamps`` are seconds. None where the row does not say.
-        decoder: name and version of what measured a video.
-        message, part: place of the item's first part in the row's input.
-        turn: the model call that sees the item first, from 0; None is the first one with tokens for it.
-        regions: predicted regions; None where no processor was configured.
-    """
-
-    kind: MediaKind
-    source: str
-    size: tuple[int, int] | None
-    counted_as: MediaKind
-    frames: int = 1
-    digest: str | None = None
-    frame_indices: tuple[int, ...] | None = None
-    total_frames: int | None = None
-    fps: float | None = None
-    timestamps: tuple[float, ...] | None = None
-    decoder: str | None = None
-    message: int | None = None
-    part: int | None = None
-    turn: int | None = None
-    regions: tuple[Region, ...] | None = None
-
-    @property
-    def total(self) -> int | None:
-        """Predicted placeholder tokens of the item."""
-        return None if self.regions is None else sum(region.total for region in self.regions)
-
-    @property
-    def media_sizes(self) -> tuple[MediaSize, ...]:
-        """What the processor is given for the item: one video, one image, or an image a frame."""
-        if self.size is None:
-            raise ContractError("item has no size, so its tokens cannot be predicted", got=self.source)
-        width, height = self.size
-        if self.counted_as == "video":
-            return (MediaSize("video", width, height, self.frames),)
-        return (MediaSize("image", width, height),) * self.frames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +32,7 @@ class RowContract:
     mode: MediaMode
     items: tuple[ContractItem, ...]
     message_digest: str | None
-    processor: Processor | None = None
+    processor: ContractProcessor | None = None
     media_token_ids: tuple[int, ...] = ()
 
     @property
@@ -133,7 +67,7 @@ class RowContract:
         return dataclasses.replace(
             self,
             items=items,
-            processor=Processor(
+            processor=ContractProcessor(
                 family=settings.family, settings=settings, fingerprint=settings.fingerprint, state=state
             ),
             media_token_ids=settings.media_token_ids or self.media_token_ids,
@@ -185,20 +119,26 @@ class RowContract:
     def check_messages(self, conversation: str | Sequence[Any], *, where: Where | None = None) -> None:
         """Raise ``ContractError`` unless the contract was made for exactly these (raw) messages."""
         if self.message_digest is None:
-            raise ContractError("contract is not bound to messages (no message_digest)", where=where)
+            raise ContractError(
+                "contract is not bound to messages (no message_digest)", code="contract.mismatch", where=where
+            )
         found = message_digest(conversation, where=where)
         if found != self.message_digest:
             raise ContractError(
                 "the row's messages were changed after its contract was made; prepare the row again or drop the "
-                "contract",
+                "contract", code="contract.mismatch",
                 got=found, allowed=self.message_digest, where=where,
             )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """The contract as a plain JSON object of version 1."""
-        from nemo_gym_video.contract.wire import contract_to_json
-
-        return contract_to_json(self)
+        return contract_body(
+            mode=self.mode,
+            items=self.items,
+            message_digest=self.message_digest,
+            processor=self.processor,
+            media_token_ids=self.media_token_ids,
+        )
 
     @classmethod
     def from_json(cls, value: object, *, where: Where | None = None) -> RowContract:
@@ -207,6 +147,11 @@ class RowContract:
         Raises:
             ContractError: names the field that is wrong.
         """
-        from nemo_gym_video.contract.wire import contract_from_json
-
-        return contract_from_json(value, where=where)
+        read = read_contract(value, where=where)
+        return cls(
+            mode=read.mode,
+            items=read.items,
+            message_digest=read.message_digest,
+            processor=read.processor,
+            media_token_ids=read.media_token_ids,
+        )

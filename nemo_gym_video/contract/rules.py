@@ -76,8 +76,13 @@ def refuse_placeholders(text: str, placeholders: Sequence[str], place: Where) ->
     """Raise ``RowError`` when one of ``placeholders`` stands in ``text``."""
     for placeholder in placeholders:
         if placeholder in text:
-            raise RowError("text holds a literal media placeholder, which the model would take for media",
-                           got=placeholder, allowed="reword or escape it", where=place)  # fmt: skip
+            raise RowError(
+                "text holds a literal media placeholder, which the model would take for media",
+                code="row.placeholder_text",
+                got=placeholder,
+                allowed="reword or escape it",
+                where=place,
+            )
 
 
 def _texts(conversation: str | Sequence[Any], where: Where | None) -> Iterator[tuple[str, Where]]:

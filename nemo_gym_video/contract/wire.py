@@ -1,220 +1,237 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON form of a contract: fixed version, compact and exact, validated on the way in.
+"""Reads the JSON form of a contract (docs/contract.md), strictly: the models say what every field may hold.
 
-Compact: neighbouring equal regions are one object with ``repeat``; evenly stepped frame indices are
-``{"start", "step", "count"}``; timestamps that equal index / fps are left out. Reading undoes all three exactly.
+The form is compact; reading undoes what ``contract/wire_output.py`` left out, exactly. By hand a contract may be
+shorter still: the processor's fields at the top, and bare ``run_lengths`` in place of regions.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
 
-from nemo_gym_video.contract.row_contract import CONTRACT_VERSION, ContractItem, Processor, RowContract
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    FailFast,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from nemo_gym_video.contract.items import CONTRACT_VERSION, ContractItem, ContractProcessor
 from nemo_gym_video.errors import ContractError, ProcessorSettingsError, Where
+from nemo_gym_video.messages import MediaKind, MediaMode
 from nemo_gym_video.processors.families import FAMILIES
 from nemo_gym_video.processors.families.base import LARGEST, MAX_FRAMES, ProcessorSettings
 from nemo_gym_video.processors.prediction import CallState
 from nemo_gym_video.processors.presets import load_settings, preset_names
 from nemo_gym_video.processors.regions import Region
+from nemo_gym_video.validation import ClosedModel, problems_of, refusal
 
-_MODES = ("native_video", "tagged_frames", "images", "none")
-_KINDS = ("image", "video")
-# Families whose settings are a folder on one machine.
-_FOLDER_FAMILIES = ("hf",)
+FOLDER_FAMILIES = ("hf",)
+"""Families whose settings are a folder on one machine."""
+
 _MAX_ITEMS = 10_000
 _MAX_FRAMES_IN_ALL = 1_000_000
 
-_PROCESSOR_FIELDS = ("family", "settings", "fingerprint", "max_model_len", "text_tokens", "processor_cache",
-                     "pruning_rate")  # fmt: skip
 
-Check = Callable[[object], Any]
-
-
-def contract_to_json(contract: RowContract) -> dict[str, Any]:
-    """``contract`` as a JSON object; fields without a value are left out."""
-    body: dict[str, Any] = {"version": CONTRACT_VERSION, "mode": contract.mode}
-    body["message_digest"] = contract.message_digest
-    if contract.processor is not None:
-        body["processor"] = _processor_to_json(contract.processor)
-    body["media_token_ids"] = list(contract.media_token_ids)
-    body["items"] = [_item_to_json(item) for item in contract.items]
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _processor_to_json(processor: Processor) -> dict[str, Any]:
-    state = processor.state
-    body: dict[str, Any] = {"family": processor.family}
-    if processor.settings is not None and processor.family not in _FOLDER_FAMILIES:
-        body["settings"] = processor.settings.values()
-    body |= {"fingerprint": processor.fingerprint, "max_model_len": state.max_model_len}
-    body |= {"text_tokens": state.text_tokens or None, "processor_cache": state.processor_cache or None}
-    body |= {"pruning_rate": state.pruning_rate or None}
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _item_to_json(item: ContractItem) -> dict[str, Any]:
-    indices, times = item.frame_indices, item.timestamps
-    if times is not None and times == _times(indices, item.fps):
-        times = None
-    body: dict[str, Any] = {
-        "kind": item.kind,
-        "counted_as": item.counted_as if item.counted_as != item.kind else None,
-        "source": item.source,
-        "digest": item.digest,
-        "size": None if item.size is None else list(item.size),
-        "message": item.message,
-        "part": item.part,
-        "turn": item.turn,
-        "frames": item.frames if item.kind == "video" else None,
-        "frame_indices": None if indices is None else _progression(indices),
-        "total_frames": item.total_frames,
-        "fps": item.fps,
-        "timestamps": None if times is None else list(times),
-        "decoder": item.decoder,
-        "regions": None if item.regions is None else _regions_to_json(item.regions),
-    }
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _times(indices: tuple[int, ...] | None, fps: float | None) -> tuple[float, ...] | None:
+def index_times(indices: tuple[int, ...] | None, fps: float | None) -> tuple[float, ...] | None:
+    """Seconds of frames at ``indices`` in a source of constant ``fps``; None where either is not known."""
     return None if indices is None or fps is None else tuple(index / fps for index in indices)
 
 
-def _progression(indices: tuple[int, ...]) -> list[int] | dict[str, int]:
-    if len(indices) > 2:
-        start, step = indices[0], indices[1] - indices[0]
-        if indices == tuple(start + step * place for place in range(len(indices))):
-            return {"start": start, "step": step, "count": len(indices)}
-    return list(indices)
+def _sha256(text: str) -> str:
+    head, _, tail = text.partition(":")
+    if head != "sha256" or len(tail) != 64 or not set(tail) <= set("0123456789abcdef"):
+        raise refusal(allowed="sha256:<64 hex digits>")
+    return text
 
 
-def _regions_to_json(regions: tuple[Region, ...]) -> list[dict[str, Any]]:
-    written: list[dict[str, Any]] = []
-    place = 0
-    for region in regions:
-        first, last = region.frames
-        if first != place:
-            raise ContractError(
-                "regions of an item do not follow one another", got=region.frames, allowed=str(place)
-            )
-        place = last
-        body = {
-            "run_lengths": list(region.run_lengths),
-            "grid": None if region.grid is None else list(region.grid),
-            "processed_size": None if region.processed_size is None else list(region.processed_size),
-            "frames": last - first,
-        }
-        if written and all(written[-1][name] == value for name, value in body.items()):
-            written[-1]["repeat"] += 1
-        else:
-            written.append({"repeat": 1} | body)
-    return [
-        {name: value for name, value in body.items() if value is not None and (name, value) != ("repeat", 1)}
-        for body in written
-    ]
+def _known_version(version: int) -> int:
+    if version != CONTRACT_VERSION:
+        raise refusal(allowed=str(CONTRACT_VERSION))
+    return version
 
 
-# Reading
+Index = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
+FrameCount = Annotated[int, Field(strict=True, ge=1, le=MAX_FRAMES)]
+Second = Annotated[float, Field(strict=True, ge=-1e9, lt=1e9)]
+Pair = tuple[Positive, Positive]
+Digest = Annotated[StrictStr, AfterValidator(_sha256)]
+RunLengths = Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MAX_FRAMES), FailFast()]
 
 
-class _Fields:
-    """The fields of one JSON object, taken one by one; what is left over at the end is an error."""
+class Progression(ClosedModel):
+    """Evenly stepped numbers."""
 
-    def __init__(self, value: object, path: str, where: Where | None) -> None:
-        self.path = path
-        self.where = where
-        if not isinstance(value, Mapping):
-            raise self.wrong("", value, "an object")
-        self.rest = dict(value)
-        self.known: list[str] = []
-
-    def wrong(self, name: str, got: object, allowed: str) -> ContractError:
-        field = f"{self.path}.{name}".strip(".")
-        shown = "null" if got is None else got
-        return ContractError(f"contract field {field or '(all)'} does not fit", got=shown, allowed=allowed,
-                             where=self.where)  # fmt: skip
-
-    def take(self, name: str, check: Check, allowed: str, *, default: Any = None, required: bool = False) -> Any:
-        """The checked value of ``name``; null counts as absent. ``check`` returns it or raises ValueError."""
-        self.known.append(name)
-        value = self.rest.pop(name, None)
-        if value is None:
-            if required:
-                raise self.wrong(name, "nothing", allowed)
-            return default
-        try:
-            return check(value)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise self.wrong(name, value, allowed) from error
-
-    def finish(self) -> None:
-        if self.rest:
-            raise self.wrong(sorted(map(str, self.rest))[0], "an unknown field", ", ".join(self.known))
+    start: Index
+    step: Index
+    count: FrameCount
 
 
-def contract_from_json(value: object, *, where: Where | None = None) -> RowContract:
-    """Read a contract; ``ContractError`` names the first field that does not fit."""
-    fields = _Fields(_lifted(value), "", where)
-    fields.take("version", _one_of((CONTRACT_VERSION,)), str(CONTRACT_VERSION), default=CONTRACT_VERSION)
-    items_json = fields.take("items", _list_of(dict, _MAX_ITEMS), "a list of objects", required=True)
-    items = tuple(_item(item, f"items[{place}]", where) for place, item in enumerate(items_json))
-    if sum(item.frames for item in items) > _MAX_FRAMES_IN_ALL:
-        raise fields.wrong("items", "too many frames", f"{_MAX_FRAMES_IN_ALL} in all")
-    mode = fields.take("mode", _one_of(_MODES), ", ".join(_MODES), default=_mode_of(items))
-    digest = fields.take("message_digest", _sha256, "sha256:<64 hex digits>")
-    processor_json = fields.take("processor", lambda found: found, "an object")
-    processor = None if processor_json is None else _processor(processor_json, where)
-    ids = fields.take("media_token_ids", _ints(low=0, high=LARGEST), "a list of token ids", default=())
-    fields.finish()
-    if not ids and processor is not None:
-        ids = () if processor.settings is None else processor.settings.media_token_ids
-    if (mode == "none") != (not items):
-        raise fields.wrong("mode", mode, "none exactly when there are no items")
-    return RowContract(mode=mode, items=items, message_digest=digest, processor=processor, media_token_ids=ids)
-
-
-def _lifted(value: object) -> object:
-    """By hand the processor's fields may stand at the top, as in a count request; move them where they belong."""
-    if not isinstance(value, Mapping) or "processor" in value or "family" not in value:
+def _written_out(value: object) -> object:
+    if not isinstance(value, Mapping):
         return value
-    processor = {name: value[name] for name in _PROCESSOR_FIELDS if name in value}
-    return {name: entry for name, entry in value.items() if name not in processor} | {"processor": processor}
+    steps = Progression.model_validate(value)
+    return tuple(steps.start + steps.step * place for place in range(steps.count))
 
 
-def _mode_of(items: tuple[ContractItem, ...]) -> str:
-    if any(item.kind == "video" for item in items):
-        return "native_video"
-    return "images" if items else "none"
+def _rising(indices: tuple[int, ...]) -> tuple[int, ...]:
+    if any(left > right for left, right in itertools.pairwise(indices)):
+        raise refusal(allowed="rising frame numbers, or start, step and count")
+    return indices
 
 
-def _processor(value: object, where: Where | None) -> Processor:
-    fields = _Fields(value, "processor", where)
-    family = fields.take("family", _text, "a family or preset name", required=True)
-    values = fields.take("settings", _mapping, "an object of settings", default={})
-    fingerprint = fields.take("fingerprint", _sha256, "sha256:<64 hex digits>")
-    state = CallState(
-        max_model_len=fields.take("max_model_len", _int(1), "a positive integer"),
-        text_tokens=fields.take("text_tokens", _int(0), "an integer >= 0", default=0),
-        processor_cache=fields.take("processor_cache", _flag, "true or false", default=False),
-        pruning_rate=fields.take("pruning_rate", _number(0, 1), "0 <= rate < 1", default=0.0),
-    )
-    fields.finish()
-    if family in _FOLDER_FAMILIES:
-        if values or fingerprint is None:
-            raise fields.wrong(
-                "settings", values, f"none, and a fingerprint: {family} reads a folder, never a row's"
+# What a step gives may be larger than what is written as a number.
+Indices = Annotated[
+    tuple[Annotated[int, Field(strict=True, ge=0, le=LARGEST * (MAX_FRAMES + 1))], ...],
+    Field(max_length=MAX_FRAMES),
+    FailFast(),
+    BeforeValidator(_written_out),
+    AfterValidator(_rising),
+]
+
+
+class RegionForm(ClosedModel):
+    """One region, or ``repeat`` equal neighbours; ``frames`` is how many frames each covers."""
+
+    run_lengths: RunLengths
+    repeat: FrameCount = 1
+    grid: Pair | None = None
+    processed_size: Pair | None = None
+    frames: FrameCount | None = None
+
+
+class ItemForm(ClosedModel):
+    """One image or video as it is written: see ``ContractItem``."""
+
+    kind: MediaKind
+    counted_as: MediaKind | None = None
+    source: StrictStr = ""
+    digest: Digest | None = None
+    size: Pair | None = None
+    message: Index | None = None
+    part: Index | None = None
+    turn: Index | None = None
+    frames: FrameCount | None = None
+    frame_indices: Indices | None = None
+    total_frames: Positive | None = None
+    fps: Annotated[float, Field(strict=True, gt=0, lt=1e6)] | None = None
+    timestamps: Annotated[tuple[Second, ...], Field(max_length=MAX_FRAMES), FailFast()] | None = None
+    decoder: StrictStr | None = None
+    regions: Annotated[tuple[RegionForm, ...], Field(max_length=MAX_FRAMES), FailFast()] | None = None
+    run_lengths: Annotated[tuple[Positive, ...], Field(max_length=MAX_FRAMES), FailFast()] | None = None
+
+    @property
+    def count(self) -> int:
+        """Frames that reach the processor."""
+        by_runs = len(self.run_lengths or ()) or 1
+        return self.frames or (by_runs if self.kind == "video" else 1)
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> ItemForm:
+        if self.kind == "image" and self.count != 1:
+            raise refusal(field="frames", got=self.count, allowed="1 for an image")
+        if self.kind == "image" and self.counted_as == "video":
+            raise refusal(field="counted_as", got="video", allowed="image for an image")
+        for name in ("frame_indices", "timestamps"):
+            listed = getattr(self, name)
+            if listed is not None and len(listed) != self.count:
+                raise refusal(field=name, got=len(listed), allowed=f"one entry a frame ({self.count})")
+        if self.run_lengths is not None and self.regions is not None:
+            raise refusal(field="run_lengths", got="both", allowed="either run_lengths or regions")
+        _ = self.placed_regions  # refuses regions that do not cover the item
+        return self
+
+    @cached_property
+    def placed_regions(self) -> tuple[Region, ...] | None:
+        """Every region with the frames it covers, which must be the item's; None where there are none."""
+        forms = self.regions if self.run_lengths is None else self._forms_of_runs(self.run_lengths)
+        if forms is None:
+            return None
+        # Without a number, one single region covers the item and several cover a frame each.
+        alone = len(forms) == 1 and forms[0].repeat == 1
+        covered = [form.frames or (self.count if alone else 1) for form in forms]
+        total = sum(form.repeat * frames for form, frames in zip(forms, covered, strict=True))
+        if total != self.count:
+            raise refusal(
+                field="regions", got=f"{total} frames covered", allowed=f"the item's {self.count} frames"
             )
-        return Processor(family=family, settings=None, fingerprint=fingerprint, state=state)
-    try:
-        settings = _settings(family, values)
-    except ProcessorSettingsError as error:
-        raise ContractError(f"contract field processor.settings does not fit: {error}", where=where) from error
-    if fingerprint is None:
-        fingerprint = settings.fingerprint
-    return Processor(family=settings.family, settings=settings, fingerprint=fingerprint, state=state)
+        each = [(form, frames) for form, frames in zip(forms, covered, strict=True) for _ in range(form.repeat)]
+        ends = itertools.accumulate(frames for _, frames in each)
+        return tuple(
+            Region(
+                run_lengths=form.run_lengths,
+                grid=form.grid,
+                processed_size=form.processed_size,
+                frames=(end - frames, end),
+            )
+            for (form, frames), end in zip(each, ends, strict=True)
+        )
+
+    def _forms_of_runs(self, lengths: tuple[int, ...]) -> tuple[RegionForm, ...]:
+        """Bare run lengths: an image is one region, a video one a run, each over equally many frames."""
+        if not lengths:
+            return ()
+        if self.kind == "image" or len(lengths) == 1:
+            return (RegionForm(run_lengths=lengths, frames=self.count),)
+        step = -(-self.count // len(lengths))
+        return tuple(
+            RegionForm(run_lengths=(length,), frames=max(1, min(step, self.count - place * step)))
+            for place, length in enumerate(lengths)
+        )
+
+    def item(self) -> ContractItem:
+        """The item with everything written out."""
+        given = {name: getattr(self, name) for name in type(self).model_fields if name != "run_lengths"}
+        times = index_times(self.frame_indices, self.fps) if self.timestamps is None else self.timestamps
+        given |= {"counted_as": self.counted_as or self.kind, "frames": self.count}
+        return ContractItem(**given | {"timestamps": times, "regions": self.placed_regions})
+
+
+class ProcessorForm(ClosedModel):
+    """A processor as it is written: a family or preset by name, its settings, and the engine's state."""
+
+    family: StrictStr
+    settings: dict[StrictStr, Any] = Field(default_factory=dict)
+    fingerprint: Digest | None = None
+    max_model_len: Positive | None = None
+    text_tokens: Index = 0
+    processor_cache: StrictBool = False
+    pruning_rate: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
+
+    @model_validator(mode="after")
+    def _never_a_rows_folder(self) -> ProcessorForm:
+        if self.family in FOLDER_FAMILIES and (self.settings or self.fingerprint is None):
+            allowed = f"none, and a fingerprint: {self.family} reads a folder, never a row's"
+            raise refusal(field="settings", got=self.settings, allowed=allowed)
+        return self
+
+    def processor(self, where: Where | None) -> ContractProcessor:
+        """The processor with its settings checked; ``ContractError`` when they do not fit the family."""
+        state = CallState(
+            max_model_len=self.max_model_len,
+            text_tokens=self.text_tokens,
+            processor_cache=self.processor_cache,
+            pruning_rate=self.pruning_rate,
+        )
+        if self.family in FOLDER_FAMILIES:
+            return ContractProcessor(family=self.family, settings=None, fingerprint=self.fingerprint or "",
+                                     state=state)  # fmt: skip
+        try:
+            settings = _settings(self.family, self.settings)
+        except ProcessorSettingsError as error:
+            problem = f"contract field processor.settings does not fit: {error}"
+            raise ContractError(problem, where=where) from error
+        fingerprint = self.fingerprint or settings.fingerprint
+        return ContractProcessor(family=settings.family, settings=settings, fingerprint=fingerprint, state=state)
 
 
 def _settings(family: str, values: Mapping[str, Any]) -> ProcessorSettings:
@@ -222,187 +239,83 @@ def _settings(family: str, values: Mapping[str, Any]) -> ProcessorSettings:
     if kind is not None and set(values) == set(kind.keys()):
         return kind(**values)
     # A preset's name only: a folder that a row names is not read.
-    names = [name for name in preset_names() if name not in _FOLDER_FAMILIES]
+    names = [name for name in preset_names() if name not in FOLDER_FAMILIES]
     if family not in names:
-        raise ProcessorSettingsError("unknown processor", got=family, allowed=", ".join(names))
+        raise ProcessorSettingsError(
+            "unknown processor", code="processor.unknown", got=family, allowed=", ".join(names)
+        )
     return load_settings(family, overrides=values)
 
 
-def _item(value: object, path: str, where: Where | None) -> ContractItem:
-    fields = _Fields(value, path, where)
-    kind = fields.take("kind", _one_of(_KINDS), "image or video", required=True)
-    lengths = fields.take("run_lengths", _ints(low=1, high=LARGEST), "a list of positive integers")
-    by_runs = len(lengths or ()) or 1 if kind == "video" else 1
-    count = fields.take("frames", _int(1, MAX_FRAMES), f"1 to {MAX_FRAMES}", default=by_runs)
-    indices = fields.take("frame_indices", _indices, "rising frame numbers, or start, step and count")
-    fps = fields.take("fps", _number(0, 1e6, open_low=True), "a positive number")
-    times = fields.take("timestamps", _numbers, "a list of seconds", default=_times(indices, fps))
-    if kind == "image" and count != 1:
-        raise fields.wrong("frames", count, "1 for an image")
-    for name, listed in (("frame_indices", indices), ("timestamps", times)):
-        if listed is not None and len(listed) != count:
-            raise fields.wrong(name, f"{len(listed)} entries", f"one a frame ({count})")
-    regions_json = fields.take("regions", _list_of(dict, MAX_FRAMES), "a list of objects")
-    if lengths is not None:
-        if regions_json is not None:
-            raise fields.wrong("run_lengths", "both", "either run_lengths or regions")
-        regions_json = _by_runs(lengths, kind, count)
-    item = ContractItem(
-        kind=kind,
-        counted_as=fields.take("counted_as", _one_of(_KINDS), "image or video", default=kind),
-        source=fields.take("source", _text, "a string", default=""),
-        digest=fields.take("digest", _sha256, "sha256:<64 hex digits>"),
-        size=fields.take("size", _pair, "[width, height] in pixels"),
-        message=fields.take("message", _int(0), "an index"),
-        part=fields.take("part", _int(0), "an index"),
-        turn=fields.take("turn", _int(0), "an index"),
-        frames=count,
-        frame_indices=indices,
-        total_frames=fields.take("total_frames", _int(1), "a positive integer"),
-        fps=fps,
-        timestamps=times,
-        decoder=fields.take("decoder", _text, "a string"),
-        regions=None if regions_json is None else _regions(regions_json, path, count, where),
+class ContractForm(ClosedModel):
+    """A whole contract as it is written."""
+
+    version: Annotated[int, Field(strict=True), AfterValidator(_known_version)] = CONTRACT_VERSION
+    mode: MediaMode | None = None
+    message_digest: Digest | None = None
+    processor: ProcessorForm | None = None
+    media_token_ids: Annotated[tuple[Index, ...], Field(max_length=MAX_FRAMES), FailFast()] = ()
+    items: Annotated[tuple[ItemForm, ...], Field(max_length=_MAX_ITEMS), FailFast()]
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> ContractForm:
+        frames = sum(item.count for item in self.items)
+        if frames > _MAX_FRAMES_IN_ALL:
+            raise refusal(field="items", got=f"{frames} frames", allowed=f"{_MAX_FRAMES_IN_ALL} in all")
+        if self.mode is not None and (self.mode == "none") != (not self.items):
+            raise refusal(field="mode", got=self.mode, allowed="none exactly when there are no items")
+        return self
+
+    @property
+    def media_mode(self) -> MediaMode:
+        """The mode, as written or as the items say."""
+        if self.mode is not None:
+            return self.mode
+        if any(item.kind == "video" for item in self.items):
+            return "native_video"
+        return "images" if self.items else "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadContract:
+    """What a contract says, written out: the fields of ``RowContract``."""
+
+    mode: MediaMode
+    items: tuple[ContractItem, ...]
+    message_digest: str | None
+    processor: ContractProcessor | None
+    media_token_ids: tuple[int, ...]
+
+
+def read_contract(value: object, *, where: Where | None = None) -> ReadContract:
+    """Read a contract; ``ContractError`` names the first field that does not fit."""
+    try:
+        form = ContractForm.model_validate(_lifted(value))
+    except ValidationError as error:
+        raise _contract_error(error, where) from error
+    processor = None if form.processor is None else form.processor.processor(where)
+    ids = form.media_token_ids
+    if not ids and processor is not None and processor.settings is not None:
+        ids = processor.settings.media_token_ids
+    return ReadContract(
+        mode=form.media_mode,
+        items=tuple(item.item() for item in form.items),
+        message_digest=form.message_digest,
+        processor=processor,
+        media_token_ids=ids,
     )
-    fields.finish()
-    if kind == "image" and item.counted_as != "image":
-        raise fields.wrong("counted_as", item.counted_as, "image for an image")
-    return item
 
 
-def _by_runs(lengths: tuple[int, ...], kind: str, frames: int) -> list[dict[str, Any]]:
-    """Regions from bare run lengths: an image is one region, a video one a run, each over equally many frames."""
-    if kind == "image" or len(lengths) == 1:
-        return [{"run_lengths": list(lengths), "frames": frames}]
-    step = -(-frames // len(lengths)) if lengths else 1
-    return [
-        {"run_lengths": [length], "frames": max(1, min(step, frames - place * step))}
-        for place, length in enumerate(lengths)
-    ]
+def _contract_error(error: ValidationError, where: Where | None) -> ContractError:
+    problem = problems_of(error, root="(all)")[0]
+    path = problem.field or "(all)"
+    said = problem.sentence.removeprefix(path.rpartition(".")[2]).strip()
+    return ContractError(f"contract field {path} {said}", got=problem.got, allowed=problem.allowed, where=where)
 
 
-def _regions(written: list[Any], path: str, frames: int, where: Where | None) -> tuple[Region, ...]:
-    regions: list[Region] = []
-    place = 0
-    for number, value in enumerate(written):
-        fields = _Fields(value, f"{path}.regions[{number}]", where)
-        repeat = fields.take("repeat", _int(1, MAX_FRAMES), f"1 to {MAX_FRAMES}", default=1)
-        lengths = fields.take(
-            "run_lengths", _ints(low=1, high=LARGEST), "a list of positive integers", required=True
-        )
-        grid = fields.take("grid", _pair, "[height, width] in patches")
-        size = fields.take("processed_size", _pair, "[width, height] in pixels")
-        # Without a number, one single region covers the item and several cover a frame each.
-        alone = len(written) == 1 and repeat == 1
-        covered = fields.take("frames", _int(1, MAX_FRAMES), "frames covered", default=frames if alone else 1)
-        fields.finish()
-        if not lengths or place + covered * repeat > frames:
-            raise fields.wrong(
-                "", {"frames": covered, "repeat": repeat}, f"regions that cover the item's {frames} frames"
-            )
-        for _ in range(repeat):
-            regions.append(
-                Region(run_lengths=lengths, grid=grid, processed_size=size, frames=(place, place + covered))
-            )
-            place += covered
-    if not regions or place != frames:
-        raise ContractError(f"contract field {path}.regions does not fit", got=f"{place} frames covered",
-                            allowed=f"the item's {frames} frames", where=where)  # fmt: skip
-    return tuple(regions)
-
-
-# Checks: return the value in its type, or raise ValueError
-
-
-def _require(fits: bool) -> None:
-    if not fits:
-        raise ValueError
-
-
-def _int(low: int, high: int = LARGEST) -> Check:
-    def check(value: object) -> int:
-        _require(type(value) is int and low <= value <= high)
-        return value  # type: ignore[return-value]
-
-    return check
-
-
-def _number(low: float, high: float, *, open_low: bool = False) -> Check:
-    def check(value: object) -> float:
-        _require(type(value) in (int, float))
-        number = float(value)  # type: ignore[arg-type]
-        _require((low < number if open_low else low <= number) and number < high)
-        return number
-
-    return check
-
-
-def _numbers(value: object) -> tuple[float, ...]:
-    _require(isinstance(value, list) and len(value) <= MAX_FRAMES)
-    numbers = tuple(_number(-1e9, 1e9)(entry) for entry in value)  # type: ignore[attr-defined]
-    _require(all(map(math.isfinite, numbers)))
-    return numbers
-
-
-def _ints(*, low: int, high: int) -> Check:
-    def check(value: object) -> tuple[int, ...]:
-        _require(isinstance(value, list) and len(value) <= MAX_FRAMES)
-        return tuple(_int(low, high)(entry) for entry in value)  # type: ignore[attr-defined]
-
-    return check
-
-
-def _indices(value: object) -> tuple[int, ...]:
-    if isinstance(value, Mapping):
-        _require(set(value) == {"start", "step", "count"})
-        start, step = _int(0)(value["start"]), _int(0)(value["step"])
-        count = _int(1, MAX_FRAMES)(value["count"])
-        return tuple(start + step * place for place in range(count))
-    indices: tuple[int, ...] = _ints(low=0, high=LARGEST)(value)
-    _require(all(left <= right for left, right in itertools.pairwise(indices)))
-    return indices
-
-
-def _pair(value: object) -> tuple[int, int]:
-    _require(isinstance(value, list) and len(value) == 2)
-    first, second = (_int(1)(entry) for entry in value)  # type: ignore[attr-defined]
-    return first, second
-
-
-def _one_of(allowed: tuple[Any, ...]) -> Check:
-    def check(value: object) -> Any:
-        _require(any(type(value) is type(entry) and value == entry for entry in allowed))
+def _lifted(value: object) -> object:
+    """By hand the processor's fields may stand at the top, as in a count request; move them where they belong."""
+    if not isinstance(value, Mapping) or "processor" in value or "family" not in value:
         return value
-
-    return check
-
-
-def _list_of(kind: type, limit: int) -> Check:
-    def check(value: object) -> list[Any]:
-        _require(isinstance(value, list) and len(value) <= limit)
-        _require(all(isinstance(entry, kind) for entry in value))  # type: ignore[attr-defined]
-        return value  # type: ignore[return-value]
-
-    return check
-
-
-def _text(value: object) -> str:
-    _require(isinstance(value, str))
-    return value  # type: ignore[return-value]
-
-
-def _flag(value: object) -> bool:
-    _require(isinstance(value, bool))
-    return value  # type: ignore[return-value]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    _require(isinstance(value, Mapping))
-    return value  # type: ignore[return-value]
-
-
-def _sha256(value: object) -> str:
-    text = _text(value)
-    head, _, tail = text.partition(":")
-    _require(head == "sha256" and len(tail) == 64 and set(tail) <= set("0123456789abcdef"))
-    return text
+    processor = {name: value[name] for name in ProcessorForm.model_fields if name in value}
+    return {name: entry for name, entry in value.items() if name not in processor} | {"processor": processor}

@@ -62,7 +62,12 @@ def load_environment(name: str, roots: Sequence[Path] | None = None) -> Environm
     relative = f"environments/{name}/config.yaml"
     root = next((root for root in roots if (root / relative).is_file()), None)
     if root is None or "/" in name or name in ("", ".", ".."):
-        raise ServerStartError("no such environment", got=name, allowed=", ".join(environment_names(roots)))
+        raise ServerStartError(
+            "no such environment",
+            code="environment.unknown",
+            got=name,
+            allowed=", ".join(environment_names(roots)),
+        )
     configs = list(_configs(relative, roots))
     agents: dict[str, AgentInstance] = {}
     for path, config in configs:
@@ -98,9 +103,11 @@ def _configs(relative: str, roots: Sequence[Path]) -> Iterator[tuple[str, Mappin
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise ServerStartError(f"configuration cannot be read ({error})", got=relative) from error
+        raise ServerStartError(
+            f"configuration cannot be read ({error})", code="environment.config", got=relative
+        ) from error
     if not isinstance(config, Mapping):
-        raise ServerStartError("configuration is no YAML mapping", got=relative)
+        raise ServerStartError("configuration is no YAML mapping", code="environment.config", got=relative)
     for inner in config.get("config_paths") or ():
         yield from _configs(str(inner), roots)
     yield relative, config

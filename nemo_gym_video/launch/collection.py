@@ -74,10 +74,15 @@ class Plan:
 
 
 def probe_endpoint(base_url: str, *, api_key: str = "EMPTY") -> tuple[str, ...]:
-    """The model names an endpoint serves; ``ServerStartError`` when it cannot be reached."""
+    """The model names an endpoint serves.
+
+    Raises:
+        ServerStartError: it cannot be reached, refuses the key, or does not list its models below this URL.
+    """
     allowed = "the base URL of a running vLLM, up to /v1"
     if not base_url.startswith(("http://", "https://")):
-        raise ServerStartError("model endpoint is no http or https URL", got=base_url, allowed=allowed)
+        raise ServerStartError("model endpoint is not an http or https URL", code="engine.url", got=base_url,
+                               allowed=allowed)  # fmt: skip
     try:
         request = urllib.request.Request(
             base_url.rstrip("/") + "/models", headers={"Authorization": f"Bearer {api_key}"}
@@ -85,12 +90,27 @@ def probe_endpoint(base_url: str, *, api_key: str = "EMPTY") -> tuple[str, ...]:
         with urllib.request.urlopen(request, timeout=_PROBE_TIMEOUT_S) as answer:
             listed = json.load(answer)
         return tuple(model["id"] for model in listed["data"])
-    except urllib.error.HTTPError:
-        return ()
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "reason", error)
-        problem = f"model endpoint cannot be used ({reason})"
-        raise ServerStartError(problem, got=base_url, allowed=allowed) from error
+    except urllib.error.HTTPError as error:
+        raise _refused_probe(base_url, error.code) from error
+    except (OSError, http.client.HTTPException) as error:
+        problem = f"model endpoint cannot be used ({getattr(error, 'reason', error)})"
+        raise ServerStartError(problem, code="engine.unreachable", got=base_url, allowed=allowed) from error
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"model endpoint cannot be used (it does not list its models: {error})"
+        raise ServerStartError(problem, code="engine.url", got=base_url, allowed=allowed) from error
+
+
+def _refused_probe(base_url: str, status: int) -> ServerStartError:
+    """Why ``GET /models`` got an error status, known to ``http.HTTPStatus`` or not."""
+    problem = f"model endpoint answers {status} to GET /models"
+    if status == 404:
+        remedy = None if base_url.rstrip("/").endswith("/v1") else "add /v1 to the URL"
+        return ServerStartError(problem, code="engine.url", got=base_url, remedy=remedy,
+                                allowed="the base URL of a running vLLM, up to /v1")  # fmt: skip
+    if status in (401, 403):
+        return ServerStartError(problem, code="engine.auth", got=base_url,
+                                remedy="set POLICY_API_KEY to a key that the endpoint takes")  # fmt: skip
+    return ServerStartError(problem, code="engine.http", got=base_url)
 
 
 @contextmanager

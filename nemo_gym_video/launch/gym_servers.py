@@ -84,7 +84,9 @@ class ProcessGroup:
             self._lines.put(None)
             code = self.process.wait()
             lines = last_lines(self.log)
-            raise ServerStartError(f"{self.log.stem} ended (exit code {code})", got="\n".join(lines) or None)
+            raise ServerStartError(
+                f"{self.log.stem} ended (exit code {code})", code="server.ended", got="\n".join(lines) or None
+            )
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -136,8 +138,11 @@ class GymServers:
         try:
             event = group.next_line(launch.timeout_s + 5.0)
             if event is None:
-                raise ServerStartError(f"the servers did not start in {launch.timeout_s:g} s",
-                                       got="\n".join(last_lines(group.log)))  # fmt: skip
+                raise ServerStartError(
+                    f"the servers did not start in {launch.timeout_s:g} s",
+                    code="server.timeout",
+                    got="\n".join(last_lines(group.log)),
+                )
             if event["event"] != "ready":
                 raise _told_failure(event)
         except BaseException:
@@ -161,8 +166,11 @@ class GymServers:
         if event["event"] == "failed":
             raise _told_failure(event)
         if event["code"] != 0:
-            raise ServerStartError("Gym's rollout collection failed: " + " | ".join(event["lines"][-3:]),
-                                   where=str(self.logs / "collection.log"))  # fmt: skip
+            raise ServerStartError(
+                "Gym's rollout collection failed: " + " | ".join(event["lines"][-3:]),
+                code="server.collection",
+                where=str(self.logs / "collection.log"),
+            )
         return True
 
     def wait_collected(self, timeout_s: float) -> None:
@@ -170,7 +178,7 @@ class GymServers:
         deadline = time.monotonic() + timeout_s
         while not self.collected(0.5):
             if time.monotonic() > deadline:
-                raise ServerStartError(f"the collection took longer than {timeout_s:g} s")
+                raise ServerStartError(f"the collection took longer than {timeout_s:g} s", code="server.timeout")
 
     def stop(self) -> None:
         """End every process of the launch."""
@@ -195,11 +203,8 @@ def _environment(launch: Launch) -> dict[str, str]:
 
 
 def _told_failure(event: Mapping[str, Any]) -> ServerStartError:
-    lines = "".join(f"\n    {line}" for line in event.get("lines") or ())
-    error = ServerStartError(str(event["reason"]))
     # The failing server's own words are worth more than one line.
-    error.args = (f"{error}{lines}",)
-    return error
+    return ServerStartError(str(event["reason"]), code=event.get("code"), lines=event.get("lines") or ())
 
 
 def _pump(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:

@@ -158,7 +158,7 @@ class Host:
             return 0
         except ServerStartError as error:
             log = next((child.log for child in self._children if str(child.log) == error.where), None)
-            self._say(event="failed", reason=str(error), lines=last_lines(log) if log else [])
+            self._say(event="failed", reason=str(error), code=error.code, lines=last_lines(log) if log else [])
             return 1
         finally:
             stop(self._children)
@@ -197,8 +197,11 @@ class Host:
             self._check_alive("while starting")
             waiting = [instance for instance in waiting if not _answers(instance.url)]
             if waiting and time.monotonic() > deadline:
-                raise ServerStartError(f"server {waiting[0].name} did not answer in {self._spec['timeout_s']:g} s",
-                                       where=str(self._logs / f"{waiting[0].name}.log"))  # fmt: skip
+                raise ServerStartError(
+                    f"server {waiting[0].name} did not answer in {self._spec['timeout_s']:g} s",
+                    code="server.timeout",
+                    where=str(self._logs / f"{waiting[0].name}.log"),
+                )
             if waiting and _input_waits(0.1):
                 raise SystemExit(143)
 
@@ -218,7 +221,9 @@ class Host:
         for child in self._children:
             if (code := child.poll()) is not None:
                 raise ServerStartError(
-                    f"server {child.name} ended {when} (exit code {code})", where=str(child.log)
+                    f"server {child.name} ended {when} (exit code {code})",
+                    code="server.ended",
+                    where=str(child.log),
                 )
 
     def _next_command(self) -> dict[str, Any] | None:

@@ -49,7 +49,7 @@ def read_inputs(
     inputs = Inputs()
     for default_agent, path in files:
         if not path.is_file():
-            raise RowError("input file does not exist or is no regular file", got=str(path))
+            raise RowError("input file does not exist or is no regular file", code="row.file", got=str(path))
         taken = 0
         with path.open(encoding="utf-8", errors="surrogateescape") as lines:
             for number, line in enumerate(lines, start=1):
@@ -70,19 +70,30 @@ def _read_row(line: str, default_agent: str | None, agents: Collection[str], whe
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RowError(f"not valid JSON ({error})"[:300], where=where) from error
+        raise RowError(f"not valid JSON ({error})"[:300], code="row.json", where=where) from error
     if not isinstance(row, dict):
-        raise RowError("not a JSON object", got=row, allowed="one object a line", where=where)
+        raise RowError("not a JSON object", code="row.json", got=row, allowed="one object a line", where=where)
     params = row.get("responses_create_params")
     if not isinstance(params, dict) or not params.get("input"):
-        raise RowError("row has no responses_create_params with an input", got=params, where=where)
+        raise RowError(
+            "row has no responses_create_params with an input", code="row.no_input", got=params, where=where
+        )
     reference = row.get("agent_ref")
     agent = reference.get("name") if isinstance(reference, dict) else None
     if reference is not None and not isinstance(agent, str):
-        raise RowError("agent_ref names no agent", got=reference, allowed='{"name": …}', where=where)
+        raise RowError(
+            "agent_ref names no agent", code="row.unknown_agent", got=reference, allowed='{"name": …}', where=where
+        )
     agent = agent or default_agent
     if agent is None:
-        raise RowError("row names no agent", allowed="agent_ref.name, one of " + ", ".join(agents), where=where)
+        raise RowError(
+            "row names no agent",
+            code="row.unknown_agent",
+            allowed="agent_ref.name, one of " + ", ".join(agents),
+            where=where,
+        )
     if agent not in agents:
-        raise RowError("agent is unknown", got=agent, allowed=", ".join(agents), where=where)
+        raise RowError(
+            "agent is unknown", code="row.unknown_agent", got=agent, allowed=", ".join(agents), where=where
+        )
     return InputRow(row=row, agent=agent, where=where)

@@ -93,8 +93,13 @@ class BoundedDecoder:
             info = _video_info(wire, _header(wire, where))
             width, height = info.size
             if len(asked) * width * height * 3 > limits.max_read_bytes:
-                raise MediaDecodeError("frames asked for are too large together", got=len(asked),
-                                       allowed=f"{limits.max_read_bytes} bytes", where=where)  # fmt: skip
+                raise MediaDecodeError(
+                    "frames asked for are too large together",
+                    code="media.too_large",
+                    got=len(asked),
+                    allowed=f"{limits.max_read_bytes} bytes",
+                    where=where,
+                )
             pixels = np.empty((len(asked), height, width, 3), np.uint8)
             places: dict[int, list[int]] = {}
             for place, index in enumerate(asked):
@@ -154,11 +159,15 @@ class BoundedDecoder:
             kept = child
             raise refused.error from None
         except TimeoutError:
-            raise MediaDecodeError("decoding took too long", allowed=f"{self.timeout_s} s", where=where) from None
+            raise MediaDecodeError(
+                "decoding took too long", code="media.decoder_timeout", allowed=f"{self.timeout_s} s", where=where
+            ) from None
         except (WireError, OSError, ValueError, LookupError, TypeError) as error:
             assert child is not None
             reason = child.end() or str(error)
-            raise MediaDecodeError(f"decoder process failed ({reason})", where=where) from error
+            raise MediaDecodeError(
+                f"decoder process failed ({reason})", code="media.decoder_failed", where=where
+            ) from error
         finally:
             if kept is None and child is not None:
                 child.end()
@@ -215,7 +224,8 @@ def _header(wire: Wire, where: Where | None) -> dict[str, Any]:
     if name is None:
         return header
     kind = errors.MediaSourceError if name == "MediaSourceError" else MediaDecodeError
-    raise _Refused(kind(str(header["problem"]), got=header["got"], allowed=header["allowed"], where=where))
+    raise _Refused(kind(str(header["problem"]), code=str(header["code"]), got=header["got"],
+                        allowed=header["allowed"], where=where))  # fmt: skip
 
 
 def _image_info(header: dict[str, Any]) -> ImageInfo:

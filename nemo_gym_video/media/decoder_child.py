@@ -35,14 +35,20 @@ def main(descriptor: int, memory_bytes: int) -> None:
         try:
             _answer(wire, request, blob_from_json(request["blob"], data), MediaLimits(**request["limits"]))
         except MemoryError:
-            _refuse(wire, MediaDecodeError("media needs too much memory", allowed=f"{memory_bytes} bytes"))
+            _refuse(
+                wire,
+                MediaDecodeError(
+                    "media needs too much memory", code="media.too_large", allowed=f"{memory_bytes} bytes"
+                ),
+            )
         except NemoGymVideoError as error:
             _refuse(wire, error)
 
 
 def _refuse(wire: Wire, error: NemoGymVideoError) -> None:
     got = error.got if error.got is None or isinstance(error.got, str | int | float) else repr(error.got)[:200]
-    wire.send({"error": type(error).__name__, "problem": error.problem, "got": got, "allowed": error.allowed})
+    wire.send({"error": type(error).__name__, "code": error.code, "problem": error.problem, "got": got,
+               "allowed": error.allowed})  # fmt: skip
 
 
 def _answer(wire: Wire, request: dict[str, Any], blob: MediaBlob, limits: MediaLimits) -> None:
@@ -50,7 +56,7 @@ def _answer(wire: Wire, request: dict[str, Any], blob: MediaBlob, limits: MediaL
     if call in ("probe_image", "read_image"):
         _answer_image(wire, call, blob, limits)
         return
-    from nemo_gym_video.media.video import open_clip
+    from nemo_gym_video.media.video import open_clip  # start-up: only what the child is asked for
 
     with open_clip(blob, limits=limits) as clip:
         info = asdict(clip.info)
@@ -63,7 +69,7 @@ def _answer(wire: Wire, request: dict[str, Any], blob: MediaBlob, limits: MediaL
 
 
 def _answer_image(wire: Wire, call: str, blob: MediaBlob, limits: MediaLimits) -> None:
-    from nemo_gym_video.media.image import probe_image, read_image
+    from nemo_gym_video.media.image import probe_image, read_image  # start-up: only what the child is asked for
 
     info = probe_image(blob, limits=limits)
     if call == "probe_image":

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -45,13 +46,20 @@ def open_beneath(
     """
     real = os.path.realpath(path)
     if not _is_inside(real, real_roots):
-        raise MediaSourceError("path is outside the media roots", got=shown, allowed=", ".join(real_roots),
-                               where=where)  # fmt: skip
+        raise MediaSourceError(
+            "path is outside the media roots",
+            code="media.outside_roots",
+            got=shown,
+            allowed=", ".join(real_roots),
+            where=where,
+        )
     descriptor = _open_file(real, shown, where)
     opened = _descriptor_path(descriptor, real)
     if not _is_inside(opened, real_roots):
         os.close(descriptor)
-        raise MediaSourceError("path left the media roots while it was opened", got=shown, where=where)
+        raise MediaSourceError(
+            "path left the media roots while it was opened", code="media.outside_roots", got=shown, where=where
+        )
     return descriptor, Path(opened)
 
 
@@ -60,7 +68,7 @@ def open_regular(path: Path, *, identity: FileIdentity | None = None) -> int:
     descriptor = _open_file(str(path), str(path), None)
     if identity is not None and FileIdentity.of(descriptor) != identity:
         os.close(descriptor)
-        raise MediaSourceError("file changed after it was checked", got=str(path))
+        raise MediaSourceError("file changed after it was checked", code="media.changed", got=str(path))
     return descriptor
 
 
@@ -77,9 +85,12 @@ def _open_file(path: str, shown: str, where: Where | None) -> int:
         _check_regular(descriptor, shown, where)
         return descriptor
     except OSError as error:
-        raise MediaSourceError(f"file cannot be opened ({error.strerror})", got=shown, where=where) from error
+        code = "media.missing" if error.errno in (errno.ENOENT, errno.ENOTDIR) else "media.unopenable"
+        raise MediaSourceError(f"file cannot be opened ({error.strerror})", code=code, got=shown,
+                               where=where) from error  # fmt: skip
     except ValueError as error:
-        raise MediaSourceError(f"file cannot be opened ({error})", got=shown, where=where) from error
+        raise MediaSourceError(f"file cannot be opened ({error})", code="media.unopenable", got=shown,
+                               where=where) from error  # fmt: skip
     finally:
         if handle >= 0:
             os.close(handle)
@@ -91,7 +102,9 @@ def _check_regular(descriptor: int, shown: str, where: Where | None) -> None:
         kind = next((name for test, name in _KINDS if test(mode)), "special file")
         if not _LINUX:
             os.close(descriptor)
-        raise MediaSourceError(f"path is a {kind}, not a regular file", got=shown, where=where)
+        raise MediaSourceError(
+            f"path is a {kind}, not a regular file", code="media.not_a_file", got=shown, where=where
+        )
 
 
 def _descriptor_path(descriptor: int, real: str) -> str:

@@ -33,19 +33,31 @@ def open_manifest(
     """
     manifest = FrameManifest.from_url(url, where=where)
     if len(manifest.frame_paths) > MANIFEST_FRAME_LIMIT:
-        raise MediaSourceError("manifest names too many frames", got=len(manifest.frame_paths),
-                               allowed=str(MANIFEST_FRAME_LIMIT), where=where)  # fmt: skip
+        raise MediaSourceError(
+            "manifest names too many frames",
+            code="media.too_large",
+            got=len(manifest.frame_paths),
+            allowed=str(MANIFEST_FRAME_LIMIT),
+            where=where,
+        )
     blobs: list[MediaBlob] = []
     sizes: list[tuple[int, int]] = []
     for path in manifest.frame_paths:
         if not os.path.isabs(path):
-            raise MediaSourceError("manifest frame path is not absolute", got=path, where=where)
+            raise MediaSourceError(
+                "manifest frame path is not absolute", code="media.reference", got=path, where=where
+            )
         blob = sources.open(path, kind="image", where=where)
         size = probe_image(blob, limits=sources.policy.limits, where=where).size
         sizes.append(size)
         if size != sizes[0]:
-            raise MediaDecodeError("manifest frames differ in size", got=f"{size[0]}x{size[1]}",
-                                   allowed=f"{sizes[0][0]}x{sizes[0][1]}", where=where)  # fmt: skip
+            raise MediaDecodeError(
+                "manifest frames differ in size",
+                code="media.frame_sizes",
+                got=f"{size[0]}x{size[1]}",
+                allowed=f"{sizes[0][0]}x{sizes[0][1]}",
+                where=where,
+            )
         blobs.append(blob)
     return manifest, tuple(blobs)
 
@@ -60,5 +72,5 @@ def write_manifest(frames: Iterable[npt.NDArray[np.uint8]], store: ContentStore,
         str(root / store.put(encode_png(frame), suffix=".png").path.relative_to(store.root)) for frame in frames
     ]
     if not paths:
-        raise MediaDecodeError("no frame to write a manifest of")
+        raise MediaDecodeError("no frame to write a manifest of", code="media.no_frames")
     return FrameManifest(frame_paths=tuple(paths), fps=fps)

@@ -98,9 +98,11 @@ def encode_png(pixels: npt.NDArray[np.uint8], *, compress_level: int = 1) -> byt
 def _opened(blob: MediaBlob, limits: MediaLimits, where: Where | None) -> Iterator[tuple[Image.Image, ImageInfo]]:
     name = IMAGE_FORMATS.get(blob.media_type)
     if name is None:
-        raise MediaDecodeError("content is no image format that is opened", got=blob.media_type, where=where)
+        raise MediaDecodeError(
+            "content is no image format that is opened", code="media.type", got=blob.media_type, where=where
+        )
     if blob.size_bytes > limits.max_image_bytes:
-        raise MediaDecodeError("image is too large", got=f"{blob.size_bytes} bytes",
+        raise MediaDecodeError("image is too large", code="media.too_large", got=f"{blob.size_bytes} bytes",
                                allowed=f"{limits.max_image_bytes} bytes", where=where)  # fmt: skip
     with blob.open_file() as file:
         try:

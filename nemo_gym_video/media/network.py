@@ -80,7 +80,9 @@ class CheckedConnector(aiohttp.TCPConnector):
         peer = None if connection.transport is None else connection.transport.get_extra_info("peername")
         if peer is None or not self.check(peer[0]):
             connection.close()
-            raise MediaSourceError("connected to an address that is not public", got=peer and peer[0])
+            raise MediaSourceError(
+                "connected to an address that is not public", code="media.fetch_refused", got=peer and peer[0]
+            )
         return connection
 
 
@@ -97,7 +99,9 @@ class _CheckedResolver(AbstractResolver):
         for result in found:
             if not self._check(result["host"]):
                 raise MediaSourceError(
-                    f"host {host} resolves to an address that is not public", got=result["host"]
+                    f"host {host} resolves to an address that is not public",
+                    code="media.fetch_refused",
+                    got=result["host"],
                 )
         return found
 
@@ -129,7 +133,10 @@ async def fetch(
     """
     if not isinstance(session.connector, CheckedConnector):
         raise MediaSourceError(
-            "session does not check addresses", allowed="a session of open_session", where=where
+            "session does not check addresses",
+            code="media.fetch_refused",
+            allowed="a session of open_session",
+            where=where,
         )
     connector: CheckedConnector = session.connector
     try:
@@ -137,10 +144,12 @@ async def fetch(
             data = await _follow(url, kind, policy, session, connector, where)
     except TimeoutError as error:
         raise MediaSourceError(
-            "fetch took too long", got=url, allowed=f"{policy.timeout_s} s", where=where
+            "fetch took too long", code="media.fetch_failed", got=url, allowed=f"{policy.timeout_s} s", where=where
         ) from error
     except aiohttp.ClientError as error:
-        raise MediaSourceError(f"fetch failed ({type(error).__name__}: {error})", got=url, where=where) from error
+        raise MediaSourceError(
+            f"fetch failed ({type(error).__name__}: {error})", code="media.fetch_failed", got=url, where=where
+        ) from error
     return await asyncio.to_thread(blob_from_bytes, data, url=url, kind=kind, where=where)
 
 
@@ -158,7 +167,9 @@ async def _follow(
             if answer.status not in _REDIRECTS:
                 return await _body(answer, kind, policy, where)
             url = urljoin(url, answer.headers.get("Location", ""))
-    raise MediaSourceError("too many redirects", got=url, allowed=str(_MAX_HOPS), where=where)
+    raise MediaSourceError(
+        "too many redirects", code="media.fetch_failed", got=url, allowed=str(_MAX_HOPS), where=where
+    )
 
 
 def check_url(
@@ -166,29 +177,41 @@ def check_url(
 ) -> None:
     """Refuse by name a URL that the policy does not let fetch: its scheme, host, port, credentials, address."""
     if not policy.allow_hosts:
-        raise MediaSourceError("the network is off", got=url, allowed="allow_hosts in the policy", where=where)
+        raise MediaSourceError(
+            "the network is off",
+            code="media.fetch_refused",
+            got=url,
+            allowed="allow_hosts in the policy",
+            where=where,
+        )
     parts, port = _split(url, where)
     if parts.scheme.lower() != "https":
-        raise MediaSourceError("only https is fetched", got=url, where=where)
+        raise MediaSourceError("only https is fetched", code="media.fetch_refused", got=url, where=where)
     if parts.username is not None or parts.password is not None:
-        raise MediaSourceError("URL holds credentials", got=parts.hostname, where=where)
+        raise MediaSourceError(
+            "URL holds credentials", code="media.fetch_refused", got=parts.hostname, where=where
+        )
     host = (parts.hostname or "").rstrip(".")
     allowed = {name.lower() for name in policy.allow_hosts}
     if not host or (host if port in (None, 443) else f"{host}:{port}") not in allowed:
-        raise MediaSourceError("host is not on the allow-list", got=parts.netloc,
+        raise MediaSourceError("host is not on the allow-list", code="media.fetch_refused", got=parts.netloc,
                                allowed=", ".join(sorted(allowed)), where=where)  # fmt: skip
     if _is_literal(host) and not check(host):
-        raise MediaSourceError("address is not public", got=host, where=where)
+        raise MediaSourceError("address is not public", code="media.fetch_refused", got=host, where=where)
 
 
 def _split(url: str, where: Where | None) -> tuple[SplitResult, int | None]:
     if any(character <= " " or character == "\\" for character in url):
-        raise MediaSourceError("URL holds a space, control character or backslash", got=url, where=where)
+        raise MediaSourceError(
+            "URL holds a space, control character or backslash", code="media.fetch_refused", got=url, where=where
+        )
     try:
         parts = urlsplit(url)
         return parts, parts.port
     except ValueError as error:
-        raise MediaSourceError(f"URL is malformed ({error})", got=url, where=where) from error
+        raise MediaSourceError(
+            f"URL is malformed ({error})", code="media.fetch_refused", got=url, where=where
+        ) from error
 
 
 def _is_literal(host: str) -> bool:
@@ -203,10 +226,12 @@ async def _body(
     answer: aiohttp.ClientResponse, kind: MediaKind, policy: SourcePolicy, where: Where | None
 ) -> bytes:
     if answer.status != 200:
-        raise MediaSourceError("server does not answer with the media", got=answer.status, where=where)
+        raise MediaSourceError(
+            "server does not answer with the media", code="media.fetch_failed", got=answer.status, where=where
+        )
     declared = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if declared not in _OPAQUE_TYPES and declared not in allowed_types(kind):
-        raise MediaSourceError(f"server declares no {kind}", got=declared,
+        raise MediaSourceError(f"server declares no {kind}", code="media.fetch_failed", got=declared,
                                allowed=", ".join(allowed_types(kind)), where=where)  # fmt: skip
     limit = min(policy.limits.max_data_bytes,
                 policy.limits.max_image_bytes if kind == "image" else policy.limits.max_bytes)  # fmt: skip
@@ -214,6 +239,11 @@ async def _body(
     async for chunk in answer.content.iter_chunked(_CHUNK):
         data += chunk
         if len(data) > limit:
-            raise MediaDecodeError("media is too large", got=f"over {limit} bytes", allowed=f"{limit} bytes",
-                                   where=where)  # fmt: skip
+            raise MediaDecodeError(
+                "media is too large",
+                code="media.too_large",
+                got=f"over {limit} bytes",
+                allowed=f"{limit} bytes",
+                where=where,
+            )
     return bytes(data)

@@ -47,7 +47,7 @@ def check_pixels(size: tuple[int, int], limits: MediaLimits, where: Where | None
     """Refuse a (width, height) that is empty or over ``limits.max_pixels``, before any pixel is decoded."""
     width, height = size
     if width < 1 or height < 1:
-        raise MediaDecodeError("media has no pixels", got=f"{width}x{height}", where=where)
+        raise MediaDecodeError("media has no pixels", code="media.empty", got=f"{width}x{height}", where=where)
     if width * height > limits.max_pixels:
-        raise MediaDecodeError("media has too many pixels", got=f"{width}x{height}",
+        raise MediaDecodeError("media has too many pixels", code="media.too_large", got=f"{width}x{height}",
                                allowed=f"{limits.max_pixels} pixels", where=where)  # fmt: skip

@@ -109,7 +109,9 @@ class MediaSources:
     def local_path(self, url: str, where: Where | None = None) -> Path:
         """The real path of a reference to a file (not a data URL), after every check that ``open`` makes on it."""
         if _is_data_url(url):
-            raise MediaSourceError("a data URL has no path", got=short_url(url), where=where)
+            raise MediaSourceError(
+                "a data URL has no path", code="media.data_url", got=short_url(url), where=where
+            )
         descriptor, real = self._open_path(url, where)
         os.close(descriptor)
         return real
@@ -117,7 +119,9 @@ class MediaSources:
     def _open_path(self, url: str, where: Where | None) -> tuple[int, Path]:
         path = self._fetched.get(url) or _reference_path(url, where)
         if not self._roots:
-            raise MediaSourceError("no media root is configured, so no file may be opened", got=url, where=where)
+            raise MediaSourceError(
+                "no media root is configured, so no file may be opened", code="media.no_root", got=url, where=where
+            )
         if not os.path.isabs(path):
             for root in self._roots:
                 if os.path.lexists(os.path.join(root, path)):
@@ -145,7 +149,7 @@ def trusted_sources(*, limits: MediaLimits | None = None) -> MediaSources:
 def blob_from_bytes(data: bytes, *, url: str, kind: MediaKind, where: Where | None = None) -> MediaBlob:
     """A blob of bytes that have already been let in (a data URL's, a checked fetch's)."""
     if not data:
-        raise MediaDecodeError("media is empty", where=where)
+        raise MediaDecodeError("media is empty", code="media.empty", where=where)
     media_type = _check_type(data[:SNIFF_BYTES], kind, where)
     digest = "sha256:" + hashlib.sha256(data).hexdigest()
     return MediaBlob(url=url, path=None, data=data, digest=digest, size_bytes=len(data), media_type=media_type)
@@ -162,9 +166,9 @@ def _real_root(root: Path) -> str:
     try:
         real = os.path.realpath(root, strict=True)
     except (OSError, ValueError) as error:
-        raise MediaSourceError("media root does not exist", got=str(root)) from error
+        raise MediaSourceError("media root does not exist", code="media.no_root", got=str(root)) from error
     if not os.path.isdir(real):
-        raise MediaSourceError("media root is no folder", got=str(root))
+        raise MediaSourceError("media root is no folder", code="media.no_root", got=str(root))
     return real
 
 
@@ -176,20 +180,24 @@ def _reference_path(url: str, where: Where | None) -> str:
     """The path that a plain path or a ``file:`` URI names; refuses everything that is neither."""
     shown = short_url(url)
     if not url:
-        raise MediaSourceError("media reference is empty", allowed=_FORMS, where=where)
+        raise MediaSourceError("media reference is empty", code="media.reference", allowed=_FORMS, where=where)
     path = _file_uri_path(url, where) if url[:5].lower() == "file:" else url
     if path is url and _SCHEME.match(url):
         scheme = url.partition(":")[0].lower()
-        raise MediaSourceError(f"{scheme} URLs are not opened", got=shown, allowed=_FORMS, where=where)
+        raise MediaSourceError(
+            f"{scheme} URLs are not opened", code="media.reference", got=shown, allowed=_FORMS, where=where
+        )
     if "\x00" in path:
-        raise MediaSourceError("path holds a NUL byte", got=shown, where=where)
+        raise MediaSourceError("path holds a NUL byte", code="media.reference", got=shown, where=where)
     for component in path.split("/"):
         if component == ".." or component.lower() in _ENCODED_DOTS:
-            raise MediaSourceError("path climbs with '..'", got=shown, where=where)
+            raise MediaSourceError("path climbs with '..'", code="media.reference", got=shown, where=where)
     try:
         os.fsencode(path)
     except UnicodeEncodeError as error:
-        raise MediaSourceError("path is no valid file name", got=shown, where=where) from error
+        raise MediaSourceError(
+            "path is no valid file name", code="media.reference", got=shown, where=where
+        ) from error
     return path
 
 
@@ -198,53 +206,101 @@ def _file_uri_path(url: str, where: Where | None) -> str:
     if rest.startswith("//"):
         authority, _, tail = rest[2:].partition("/")
         if authority:
-            raise MediaSourceError("file URI names a host", got=url, allowed="file:///absolute/path", where=where)
+            raise MediaSourceError(
+                "file URI names a host",
+                code="media.reference",
+                got=url,
+                allowed="file:///absolute/path",
+                where=where,
+            )
         rest = "/" + tail
     if not rest.startswith("/"):
-        raise MediaSourceError("file URI is not absolute", got=url, allowed="file:///absolute/path", where=where)
+        raise MediaSourceError(
+            "file URI is not absolute",
+            code="media.reference",
+            got=url,
+            allowed="file:///absolute/path",
+            where=where,
+        )
     if "?" in rest or "#" in rest:
-        raise MediaSourceError("file URI holds a query or fragment", got=url, allowed="%3F and %23 in a file name",
-                               where=where)  # fmt: skip
+        raise MediaSourceError(
+            "file URI holds a query or fragment",
+            code="media.reference",
+            got=url,
+            allowed="%3F and %23 in a file name",
+            where=where,
+        )
     if _BAD_ESCAPE.search(rest):
-        raise MediaSourceError("file URI holds a malformed escape", got=url, allowed="%25 for a '%'", where=where)
+        raise MediaSourceError(
+            "file URI holds a malformed escape",
+            code="media.reference",
+            got=url,
+            allowed="%25 for a '%'",
+            where=where,
+        )
     try:
         encoded = rest.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise MediaSourceError("path is no valid file name", got=url, where=where) from error
+        raise MediaSourceError(
+            "path is no valid file name", code="media.reference", got=url, where=where
+        ) from error
     return os.fsdecode(unquote_to_bytes(encoded))
 
 
 def _decode_data_url(url: str, kind: MediaKind, limits: MediaLimits, where: Where | None) -> bytes:
     if is_manifest_url(url):
-        raise MediaSourceError("a cached-frame manifest is no media file; it is read with media.manifest",
-                               where=where)  # fmt: skip
+        raise MediaSourceError(
+            "a cached-frame manifest is no media file; it is read with media.manifest",
+            code="media.reference",
+            where=where,
+        )
     comma = url.find(",", 0, _DATA_HEAD_LIMIT)
     if comma < 0:
-        raise MediaSourceError("data URL has no comma after its media type", got=short_url(url), where=where)
+        raise MediaSourceError(
+            "data URL has no comma after its media type", code="media.data_url", got=short_url(url), where=where
+        )
     media_type, *parameters = url[5:comma].lower().split(";")
     if not parameters or parameters[-1].strip() != "base64":
-        raise MediaSourceError("data URL is not base64", got=url[:comma], where=where)
+        raise MediaSourceError("data URL is not base64", code="media.data_url", got=url[:comma], where=where)
     if media_type not in ("", "application/octet-stream", *allowed_types(kind)):
-        raise MediaSourceError(f"data URL does not declare {'an image' if kind == 'image' else 'a video'}",
-                               got=media_type, allowed=", ".join(allowed_types(kind)), where=where)  # fmt: skip
+        raise MediaSourceError(
+            f"data URL does not declare {'an image' if kind == 'image' else 'a video'}",
+            code="media.data_url",
+            got=media_type,
+            allowed=", ".join(allowed_types(kind)),
+            where=where,
+        )
     limit = min(limits.max_data_bytes, limits.max_image_bytes if kind == "image" else limits.max_bytes)
     _check_size((len(url) - comma - 1) * 3 // 4 - 2, limit, where)
     try:
         return binascii.a2b_base64(url[comma + 1 :], strict_mode=True)
     except (binascii.Error, ValueError) as error:
-        raise MediaSourceError(f"data URL is not strict base64 ({error})", got=url[:comma], where=where) from error
+        raise MediaSourceError(
+            f"data URL is not strict base64 ({error})", code="media.data_url", got=url[:comma], where=where
+        ) from error
 
 
 def _check_size(size: int, limit: int, where: Where | None) -> None:
     if size == 0:
-        raise MediaDecodeError("media is empty", where=where)
+        raise MediaDecodeError("media is empty", code="media.empty", where=where)
     if size > limit:
-        raise MediaDecodeError("media is too large", got=f"{size} bytes", allowed=f"{limit} bytes", where=where)
+        raise MediaDecodeError(
+            "media is too large",
+            code="media.too_large",
+            got=f"{size} bytes",
+            allowed=f"{limit} bytes",
+            where=where,
+        )
 
 
 def _check_type(head: bytes, kind: MediaKind, where: Where | None) -> str:
     found = sniff(head)
     if found is None or found not in allowed_types(kind):
-        raise MediaDecodeError(f"content is no {kind} format that is opened", got=found or head[:16],
-                               allowed=", ".join(allowed_types(kind)), where=where)  # fmt: skip
+        raise MediaDecodeError(
+            f"content is no {kind} format that is opened",
+            code="media.type",
+            got=found or head[:16],
+            allowed=", ".join(allowed_types(kind)),
+            where=where,
+        )
     return found

@@ -105,9 +105,13 @@ class VideoClip:
         width, height = self.info.size
         size = len(asked) * width * height * 3
         if size > self._limits.max_read_bytes:
-            raise MediaDecodeError("frames asked for are too large together", got=f"{size} bytes",
-                                   allowed=f"{self._limits.max_read_bytes} bytes; use iter_frames",
-                                   where=self._decoder.where)  # fmt: skip
+            raise MediaDecodeError(
+                "frames asked for are too large together",
+                code="media.too_large",
+                got=f"{size} bytes",
+                allowed=f"{self._limits.max_read_bytes} bytes; use iter_frames",
+                where=self._decoder.where,
+            )
         pixels = np.empty((len(asked), height, width, 3), np.uint8)
         places: dict[int, list[int]] = {}
         for place, index in enumerate(asked):
@@ -149,12 +153,14 @@ def open_clip(
             decoder = Decoder(container, stream, reopen=reopen, where=where)
             index = decoder.settle(build_index(container, stream, limits=limits, where=where))
             if index.total == 0:
-                raise MediaDecodeError("video has no frame that can be decoded", where=where)
+                raise MediaDecodeError(
+                    "video has no frame that can be decoded", code="media.no_frames", where=where
+                )
             _, first = next(iter(decoder.frames(index, [0])))
             info = _describe(container, stream, index, first)
         check_pixels(info.size, limits, where)
         if info.duration_s > limits.max_duration_s:
-            raise MediaDecodeError("video is too long", got=f"{info.duration_s:.3f} s",
+            raise MediaDecodeError("video is too long", code="media.too_large", got=f"{info.duration_s:.3f} s",
                                    allowed=f"{limits.max_duration_s} s", where=where)  # fmt: skip
         yield VideoClip(decoder, index, info, limits)
 
@@ -191,12 +197,14 @@ def _checked_indices(indices: Sequence[int], total: int) -> list[int]:
     asked = [int(index) for index in indices]
     for index in asked:
         if not 0 <= index < total:
-            raise MediaDecodeError("frame is not in the clip", got=index, allowed=f"0 to {total - 1}")
+            raise MediaDecodeError(
+                "frame is not in the clip", code="media.frame_index", got=index, allowed=f"0 to {total - 1}"
+            )
     return asked
 
 
 def _describe(container: Any, stream: Any, index: ClipIndex, first: Any) -> VideoInfo:
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     base = Fraction(stream.time_base)
     # Integers up to 2**53 over an integer: the division rounds once, so a time is the float nearest to it.

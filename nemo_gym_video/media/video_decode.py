@@ -43,12 +43,17 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
     Raises:
         MediaDecodeError: unlisted container or codec, no video stream, too many streams or pixels, broken.
     """
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     demuxer = CONTAINERS.get(blob.media_type)
     if demuxer is None:
-        raise MediaDecodeError("content is no video container that is opened", got=blob.media_type,
-                               allowed=", ".join(CONTAINERS), where=where)  # fmt: skip
+        raise MediaDecodeError(
+            "content is no video container that is opened",
+            code="media.type",
+            got=blob.media_type,
+            allowed=", ".join(CONTAINERS),
+            where=where,
+        )
     # No protocol, no nested file: a container can only be read from the file it stands in.
     options = {"protocol_whitelist": "none", "max_pixels": str(_decoder_pixels(limits))}
     with blob.open_file() as file:
@@ -62,7 +67,7 @@ def open_container(blob: MediaBlob, *, limits: MediaLimits, where: Where | None)
 @contextmanager
 def decode_errors(where: Where | None) -> Iterator[None]:
     """Turn what FFmpeg and PyAV raise on broken content into ``MediaDecodeError``. Not for a caller's own code."""
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     try:
         yield
@@ -213,8 +218,13 @@ def displayed(frame: Any, *, expected: tuple[int, int], where: Where | None) -> 
         pixels = pixels.transpose(1, 0, 2)
     pixels = pixels[:: -1 if flip_y else 1, :: -1 if flip_x else 1]
     if (pixels.shape[1], pixels.shape[0]) != expected:
-        raise MediaDecodeError("frame size changes within the clip", got=f"{pixels.shape[1]}x{pixels.shape[0]}",
-                               allowed=f"{expected[0]}x{expected[1]}", where=where)  # fmt: skip
+        raise MediaDecodeError(
+            "frame size changes within the clip",
+            code="media.frame_sizes",
+            got=f"{pixels.shape[1]}x{pixels.shape[0]}",
+            allowed=f"{expected[0]}x{expected[1]}",
+            where=where,
+        )
     return pixels
 
 
@@ -244,15 +254,15 @@ def _orientation(frame: Any) -> tuple[bool, bool, bool]:
 
 def _video_stream(container: Any, limits: MediaLimits, where: Where | None) -> Any:
     if len(container.streams) > limits.max_streams:
-        raise MediaDecodeError("file has too many streams", got=len(container.streams),
+        raise MediaDecodeError("file has too many streams", code="media.too_large", got=len(container.streams),
                                allowed=str(limits.max_streams), where=where)  # fmt: skip
     stream = next((stream for stream in container.streams.video if not _is_cover(stream)), None)
     if stream is None:
-        raise MediaDecodeError("file has no video stream", where=where)
+        raise MediaDecodeError("file has no video stream", code="media.no_video_stream", where=where)
     context = stream.codec_context
     if context is None or context.codec.canonical_name not in CODECS:
         name = "unknown" if context is None else context.codec.canonical_name
-        raise MediaDecodeError("video codec is not one that is decoded", got=name, where=where)
+        raise MediaDecodeError("video codec is not one that is decoded", code="media.codec", got=name, where=where)
     check_pixels((context.width, context.height), limits, where)
     context.options = {"max_pixels": str(_decoder_pixels(limits))}
     return stream

@@ -115,7 +115,7 @@ def build_index(container: Any, stream: Any, *, limits: MediaLimits, where: Wher
     Raises:
         MediaDecodeError: more frames than ``limits.max_frames``.
     """
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     rows: list[tuple[int | None, int | None, bool, bool]] = []
     duration, damaged = 0, False
@@ -130,8 +130,13 @@ def build_index(container: Any, stream: Any, *, limits: MediaLimits, where: Wher
             rows.append((pts, packet.dts, packet.is_keyframe, shown))
             duration = packet.duration or duration
             if len(rows) > limits.max_frames:
-                raise MediaDecodeError("video has too many frames", got=f"over {limits.max_frames}",
-                                       allowed=f"{limits.max_frames} frames", where=where)  # fmt: skip
+                raise MediaDecodeError(
+                    "video has too many frames",
+                    code="media.too_large",
+                    got=f"over {limits.max_frames}",
+                    allowed=f"{limits.max_frames} frames",
+                    where=where,
+                )
     except av.error.FFmpegError:
         damaged = True
     return _index(rows, duration, damaged)
@@ -181,7 +186,7 @@ def frames_index(times: Sequence[int | None], *, damaged: bool, hidden: int, tic
 
 
 def _vp8_id() -> int:
-    import av
+    import av  # start-up: PyAV, only where a video is opened
 
     return int(av.Codec("vp8", "r").id)
 

@@ -58,7 +58,7 @@ class ClipReader:
 
     def _stretch(self, index: ClipIndex, segment: Segment, need: Container[int]) -> Iterator[Any]:
         """What the decoder shows from the segment's key frame to its last wanted packet, to the last frame."""
-        import av
+        import av  # start-up: PyAV, only where a video is opened
 
         self._stopped = False
         context = self.stream.codec_context
@@ -72,7 +72,7 @@ class ClipReader:
 
     def _shown(self, packet: Any) -> list[Any]:
         """The frames that a packet brings out; of one that cannot be decoded none, if that is tolerated."""
-        import av
+        import av  # start-up: PyAV, only where a video is opened
 
         try:
             return list(self.stream.codec_context.decode(packet))
@@ -83,7 +83,7 @@ class ClipReader:
 
     def _feed(self, index: ClipIndex, segment: Segment) -> Iterator[Any]:
         """The segment's packets, then ``None``, on which the decoder gives what it holds back."""
-        import av
+        import av  # start-up: PyAV, only where a video is opened
 
         try:
             yield from itertools.islice(self._packets_from(index, segment.key), index.span(segment))
@@ -94,7 +94,7 @@ class ClipReader:
 
     def decode_all(self) -> Iterator[Any]:
         """Every frame from the container's present place on, passing over what cannot be read or decoded."""
-        import av
+        import av  # start-up: PyAV, only where a video is opened
 
         packets = self.container.demux(self.stream)
         while True:

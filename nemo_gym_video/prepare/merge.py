@@ -92,7 +92,14 @@ class Report:
         )
 
 
-def merge(output: Path, outcomes: Iterator[Outcome], *, identity: Mapping[str, Any], rules: MergeRules) -> Report:
+def merge(
+    output: Path,
+    outcomes: Iterator[Outcome],
+    *,
+    identity: Mapping[str, Any],
+    rules: MergeRules,
+    published_licence: str | None,
+) -> Report:
     """Write the row files, ``issues.jsonl``, the data card and, last, ``report.json``."""
     counts = _Counts()
     with contextlib.ExitStack() as stack:
@@ -109,7 +116,7 @@ def merge(output: Path, outcomes: Iterator[Outcome], *, identity: Mapping[str, A
             if counts.totals.rows <= EXAMPLE_ROWS:
                 streams["example.jsonl"].write(line)
     report = counts.report(identity)
-    write_text(output / "README.md", data_card(report.to_json()))
+    write_text(output / "README.md", data_card(report.to_json(), published_licence=published_licence))
     names = (*ROW_FILES, ISSUE_FILE, "README.md")
     report.files = {name: file_digest(output / name) for name in names}
     write_text(output / "report.json", json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")

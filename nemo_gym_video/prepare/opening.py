@@ -5,32 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from nemo_gym_video.errors import MediaDecodeError, MediaSourceError, NemoGymVideoError, Where
 from nemo_gym_video.media.sources import MediaBlob, MediaSources
+from nemo_gym_video.media.video import open_clip
 from nemo_gym_video.prepare.outcome import Refusal
 
-# What the media layer's one-line problems mean for a preparation report, first match wins.
-_REASONS = (
-    ("No such file", "missing"),
-    ("Not a directory", "missing"),
-    ("no video stream", "no_video_stream"),
-    ("content is no", "no_video_stream"),
-    ("no frame that can be decoded", "no_frames"),
-    ("too large", "too_large"),
-    ("too many", "too_large"),
-    ("too long", "too_large"),
-)
+# The media layer's codes that a preparation report has a name for. Every other code of a source that is refused is
+# "refused", and of content that cannot be used "unreadable".
+_REASONS = {
+    "media.missing": "missing",
+    "media.no_video_stream": "no_video_stream",
+    "media.type": "no_video_stream",
+    "media.no_frames": "no_frames",
+    "media.too_large": "too_large",
+}
 
 
 def reason_of(error: NemoGymVideoError) -> str:
-    """The named reason for a media error."""
-    for words, reason in _REASONS:
-        if words in error.problem:
-            return reason
-    return "refused" if isinstance(error, MediaSourceError) else "unreadable"
+    """The named reason for a media error, by its code."""
+    return _REASONS.get(error.code) or ("refused" if isinstance(error, MediaSourceError) else "unreadable")
 
 
 def refusal_of(error: NemoGymVideoError, where: Where | None = None) -> Refusal:
@@ -47,20 +42,9 @@ def _where(error: NemoGymVideoError) -> Where | None:
 @contextmanager
 def opened_clip(sources: MediaSources, url: str, *, where: Where) -> Iterator[tuple[MediaBlob, Any]]:
     """The blob and the open clip of a video reference; media errors inside the block become refusals."""
-    from nemo_gym_video.media.video import open_clip
-
     try:
         blob = sources.open(url, kind="video", where=where)
         with open_clip(blob, where=where) as clip:
             yield blob, clip
     except (MediaSourceError, MediaDecodeError) as error:
         raise refusal_of(error, where) from error
-
-
-def local_root(path: Path, option: str) -> Path:
-    """``path`` when it is a folder, else a ``PreparationError`` naming the option."""
-    from nemo_gym_video.errors import PreparationError
-
-    if not path.is_dir():
-        raise PreparationError("folder does not exist", got=str(path), where=option)
-    return path

@@ -43,6 +43,8 @@ REASONS: dict[str, tuple[OutcomeKind, str]] = {
 class Refusal(PreparationError):
     """One input cannot become a row; ``reason`` is a key of ``REASONS``."""
 
+    code = "prepare.input"
+
     def __init__(
         self,
         reason: str,

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare.executors import ONE_CORE, environment, require_ray
-
-if TYPE_CHECKING:
-    from nemo_gym_video.prepare.job import ChunkResult, ChunkTask
+from nemo_gym_video.prepare.chunks import ChunkResult, ChunkTask, prepare_chunk
+from nemo_gym_video.prepare.process_pool import ONE_CORE, environment
 
 
 class RayChunks:
@@ -24,8 +23,6 @@ class RayChunks:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Work on the chunks of a batch; the answer holds what the driver needs, never a row."""
-        from nemo_gym_video.prepare.job import prepare_chunk
-
         results = [prepare_chunk(self._task, int(chunk)) for chunk in batch["chunk"]]
         return {
             "chunk": np.array([result.chunk for result in results]),
@@ -39,8 +36,6 @@ def on_ray_data(task: ChunkTask, chunks: Sequence[int], *, workers: int, address
 
     A cluster that this call starts ends with it.
     """
-    from nemo_gym_video.prepare.job import ChunkResult
-
     if not chunks:
         return
     ray = require_ray()
@@ -67,8 +62,6 @@ def on_ray_data(task: ChunkTask, chunks: Sequence[int], *, workers: int, address
 
 
 def _start(ray: Any, address: str, workers: int) -> None:
-    import logging
-
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address != "local":
         attempts, options = 1, {"address": address, "runtime_env": {"env_vars": dict(ONE_CORE)}, **quiet}
@@ -86,3 +79,19 @@ def _start(ray: Any, address: str, workers: int) -> None:
             ray.shutdown()
             if attempt == attempts:
                 raise PreparationError(f"Ray did not start ({error})"[:300], got=address, where="--ray") from error
+
+
+def require_ray() -> Any:
+    """The ``ray`` module with Ray Data, or a ``PreparationError`` that says how to install it."""
+    try:
+        import ray  # extra: ray
+        import ray.data  # extra: ray
+    except ImportError as error:
+        raise PreparationError(
+            "Ray Data is not installed",
+            code="prepare.extra",
+            got=str(error),
+            allowed="pip install 'nemo-gym-video[ray]'",
+            where="--ray",
+        ) from error
+    return ray

@@ -4,12 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from nemo_gym_video.contract.rules import DEFAULT_PLACEHOLDERS
-from nemo_gym_video.errors import Where
+from nemo_gym_video.errors import PreparationError, Where
 from nemo_gym_video.messages import image_part
 from nemo_gym_video.prepare.outcome import Refusal
+
+Transport = Literal["video", "frames", "stills"]
+"""How a row carries a video: the source video, tagged lossless PNG frames, or labelled JPEG stills."""
+
+
+def chosen_transport(source: str, asked: Transport | None, carried: Sequence[Transport]) -> Transport:
+    """``asked``, or the first that the data set ``source`` carries when nothing is asked.
+
+    Raises:
+        PreparationError: rows of the data set cannot carry a video that way.
+    """
+    if asked is None:
+        return carried[0]
+    if asked not in carried:
+        raise PreparationError(f"rows of {source} cannot carry a video that way", got=asked,
+                               allowed=", ".join(carried), where="--transport")  # fmt: skip
+    return asked
 
 
 def tagged_frame(url: str, *, source: str, index: int) -> dict[str, Any]:

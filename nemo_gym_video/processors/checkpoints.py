@@ -68,7 +68,12 @@ def read_folder(folder: Path, *, family: str | None = None) -> CheckpointSetting
     """
     files = {name: _read_json(folder / name) for name in (_CONFIG, _PROCESSOR, _IMAGE, _VIDEO)}
     if not any(files.values()):
-        raise ProcessorSettingsError("folder holds no processor files", got=str(folder), allowed=", ".join(files))
+        raise ProcessorSettingsError(
+            "folder holds no processor files",
+            code="processor.checkpoint",
+            got=str(folder),
+            allowed=", ".join(files),
+        )
     sections = tuple(_sections(files))
     names = tuple(_class_names(files, sections))
     kind = _recognise(names, files[_CONFIG], folder) if family is None else FAMILIES[family]
@@ -98,12 +103,18 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         if path.stat().st_size > _FILE_LIMIT:
-            raise ProcessorSettingsError("file is too large", allowed="16 MiB", where=str(path))
+            raise ProcessorSettingsError(
+                "file is too large", code="processor.checkpoint", allowed="16 MiB", where=str(path)
+            )
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ProcessorSettingsError(f"file is unreadable ({error})", where=str(path)) from error
+        raise ProcessorSettingsError(
+            f"file is unreadable ({error})", code="processor.checkpoint", where=str(path)
+        ) from error
     if not isinstance(content, dict):
-        raise ProcessorSettingsError("file holds no JSON object", got=type(content).__name__, where=str(path))
+        raise ProcessorSettingsError(
+            "file holds no JSON object", code="processor.checkpoint", got=type(content).__name__, where=str(path)
+        )
     return content
 
 
@@ -143,6 +154,7 @@ def _recognise(names: tuple[str, ...], config: Mapping[str, Any], folder: Path) 
                 return kind
     raise ProcessorSettingsError(
         "checkpoint is of no known family",
+        code="processor.unknown",
         got=list(names) or None,
         allowed=f"a checkpoint of {', '.join(FAMILIES)}; family 'hf' asks any transformers image processor",
         where=str(folder),

@@ -65,7 +65,7 @@ def read_settings(
     try:
         settings = kind(**values)
     except ProcessorSettingsError as error:
-        raise ProcessorSettingsError(error.problem, got=error.got, allowed=error.allowed, where=name) from error
+        raise error.at(name) from error
     sources = {field: places[field][0].source if field in places else "default" for field in keys}
     return LoadedSettings(settings=settings, sources=sources, notes=notes)
 
@@ -98,5 +98,6 @@ def _conflict(field: str, name: str, found: tuple[Found, ...]) -> ProcessorSetti
     places = "; ".join(f"{entry.source} = {json.dumps(entry.value)}" for entry in found)
     return ProcessorSettingsError(
         f"the checkpoint's files disagree on {field!r} ({places})",
+        code="processor.checkpoint",
         allowed=f"one value, or an override of {name!r} that settles it",
     )

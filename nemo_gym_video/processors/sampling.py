@@ -13,22 +13,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.processors.loaders.frame_rules import (
+    QWEN_FPS,
+    Indices,
+    evenly_cut,
+    evenly_rounded,
+    qwen2_count,
+    qwen3_count,
+    stepped,
+    uniform_count,
+)
+from nemo_gym_video.processors.loaders.loader_settings import refuse_count_and_rate
 
 DEFAULT_NUM_FRAMES = 32
 """Frames that vLLM asks for when the request names neither a count nor a rate."""
 
-QWEN_FPS = 2.0
-QWEN_MIN_FRAMES = 4
-QWEN_MAX_FRAMES = 768
-
 _FRAME_LIMIT = 1_000_000
 _TOTAL_LIMIT = 1_000_000_000
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,12 @@ class SamplingRequest:
     @property
     def uniform_count(self) -> int:
         """Frames that vLLM's uniform sampler takes: the smallest of request, clip and rate, at least 1."""
-        count = min(self.num_frames or DEFAULT_NUM_FRAMES, self.total)
-        if self.target_fps is not None:
-            count = min(count, math.floor(self.total / self.fps * self.target_fps))
-        return max(1, count)
+        return uniform_count(
+            self.total,
+            num_frames=self.num_frames or DEFAULT_NUM_FRAMES,
+            seconds=self.total / self.fps,
+            target_fps=self.target_fps,
+        )
 
 
 def sample_frames(
@@ -76,12 +80,13 @@ def sample_frames(
         total: frames of the clip.
         fps: the clip's rate in frames a second.
         num_frames: requested frames; None is 32 for ``vllm`` and ``nemo_rl``, by rate for the others.
-        target_fps: requested rate; for the Qwen loaders it wins over ``num_frames`` and 2 is the default.
+        target_fps: requested rate; for the Qwen conventions in place of ``num_frames``, and 2 is the default.
         temporal_patch_size: frames a tubelet; None is 2. Only ``nemo_rl`` and ``qwen2_vl`` look at it.
         where: place in the user's input, for the error.
 
     Raises:
         RowError: an unknown convention, a number out of range, or a request the loader itself refuses.
+        ProcessorSettingsError: a number of frames beside a rate, for a Qwen convention.
     """
     sampler = CONVENTIONS.get(convention) if isinstance(convention, str) else None
     if sampler is None:
@@ -101,6 +106,7 @@ def sample_frames(
         ),
         where=where,
     )
+    refuse_count_and_rate(convention, num_frames=request.num_frames, fps=request.target_fps, where=where)
     indices = sampler(request)
     return FrameSample(tuple(indices.tolist()), tuple((indices / request.fps).tolist()))
 
@@ -126,7 +132,7 @@ def tubelet_labels(indices: Sequence[int], *, fps: float, temporal_patch_size: i
 
 def _vllm(request: SamplingRequest) -> Indices:
     """Evenly spaced over the whole clip, last frame included, fractions cut off."""
-    return np.linspace(0, request.total - 1, request.uniform_count, dtype=np.int64)
+    return evenly_cut(request.total, request.uniform_count)
 
 
 def _nemo_rl(request: SamplingRequest) -> Indices:
@@ -139,39 +145,29 @@ def _nemo_rl(request: SamplingRequest) -> Indices:
     wanted = math.ceil(count / tubelet) * tubelet
     if wanted > min(request.total, request.num_frames or DEFAULT_NUM_FRAMES):
         wanted = max(tubelet, count // tubelet * tubelet)
-    return np.linspace(0, request.total - 1, wanted).round().astype(np.int64)
+    return evenly_rounded(request.total, wanted)
 
 
 def _qwen2_vl(request: SamplingRequest) -> Indices:
-    """An even step through the clip, so the last frame is usually left out; fractions cut off.
-
-    The loader's step runs in float64 and is stored as float32 before it is cut: plain float64 differs by a frame
-    on some clips. The step can also yield one index past the end, which vLLM pulls back to the last frame. (Past
-    20,000 frames torch's own result depends on the width of the CPU's vectors; this is its scalar form.)
-    """
+    """As transformers' Qwen2-VL video processor: an even step, whole tubelets."""
     total, tubelet = request.total, request.temporal_patch_size
-    if request.num_frames is not None and request.target_fps is None:
+    if request.num_frames is not None:
         count = round(request.num_frames / tubelet) * tubelet
     else:
-        cap = min(QWEN_MAX_FRAMES, total) // tubelet * tubelet
-        wanted = total / request.fps * (request.target_fps or QWEN_FPS)
-        count = math.floor(min(max(wanted, QWEN_MIN_FRAMES), cap) / tubelet) * tubelet
+        count = qwen2_count(total, request.fps, target_fps=request.target_fps or QWEN_FPS, tubelet=tubelet)
     if not 0 < count <= total:
         raise RowError(f"qwen2_vl cannot take {count} frames from this clip", got={"total": total},
                        allowed=f"at least {max(count, tubelet)} frames", where=request.where)  # fmt: skip
-    step = total / count
-    steps = np.arange(math.ceil(total / step), dtype=np.float64)
-    return np.minimum((steps * step).astype(np.float32).astype(np.int64), total - 1)
+    return stepped(total, count)
 
 
 def _qwen3_vl(request: SamplingRequest) -> Indices:
-    """Evenly spaced over the whole clip, last frame included, rounded half-even; the count may be odd."""
-    if request.num_frames is not None and request.target_fps is None:
+    """As transformers' Qwen3-VL video processor: evenly over the whole clip; the count may be odd."""
+    if request.num_frames is not None:
         count = request.num_frames
     else:
-        wanted = int(request.total / request.fps * (request.target_fps or QWEN_FPS))
-        count = min(max(wanted, QWEN_MIN_FRAMES), QWEN_MAX_FRAMES, request.total)
-    return np.linspace(0, request.total - 1, count).round().astype(np.int64)
+        count = qwen3_count(request.total, request.fps, target_fps=request.target_fps or QWEN_FPS)
+    return evenly_rounded(request.total, count)
 
 
 CONVENTIONS: dict[str, Callable[[SamplingRequest], Indices]] = {
@@ -198,6 +194,6 @@ def _count(value: object, name: str, where: Where | None, *, limit: int = _FRAME
 
 
 def _rate(value: object, name: str, where: Where | None) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
-        raise RowError(f"{name} is no positive rate", got=value, allowed="0 < fps <= 1000000", where=where)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-6 <= value <= 1e6:
+        raise RowError(f"{name} is no positive rate", got=value, allowed="0.000001 to 1000000", where=where)
     return float(value)

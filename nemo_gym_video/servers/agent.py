@@ -57,10 +57,16 @@ class RowRequest:
         """Read ``responses_create_params``; a ``RowError`` says what is wrong with it."""
         params = row.get("responses_create_params")
         if not isinstance(params, Mapping):
-            raise RowError("row has no responses_create_params", got=params, allowed="an object", where=where)
+            raise RowError(
+                "row has no responses_create_params",
+                code="row.no_input",
+                got=params,
+                allowed="an object",
+                where=where,
+            )
         conversation = params.get("input")
         if not isinstance(conversation, str | list) or not conversation:
-            raise RowError("responses_create_params has no input", got=conversation,
+            raise RowError("responses_create_params has no input", code="row.no_input", got=conversation,
                            allowed="a string or a list of messages", where=where)  # fmt: skip
         return cls(conversation, {key: value for key, value in params.items() if key != "input"})
 
@@ -241,7 +247,7 @@ class Rollouts:
         if episode.failure is not None:
             result.update(cut_short(episode.failure))
         if media.untrusted is not None:
-            result.update(masked(MEDIA_ALIGNMENT, media.untrusted))
+            result.update(masked(MEDIA_ALIGNMENT, media.untrusted, code="alignment.failed"))
         return result
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -13,23 +12,30 @@ from aiohttp import ClientError
 from nemo_gym.server_utils import ServerClient
 
 from nemo_gym_video.errors import NemoGymVideoError
-from nemo_gym_video.servers.failure import BAD_ROW
+from nemo_gym_video.servers.gym_errors import exception_named_by
 from nemo_gym_video.servers.play import EnvironmentFailed, ModelCallFailed
 
 # Half a second apart: a server that is being restarted is waited for, one that is gone is not.
 _CONNECTION_RETRIES = 20
 _BODY_SHOWN = 400
-# How Gym's model server says in its error that its own endpoint is gone.
-_UNREACHABLE = ("Cannot connect to host", "ClientConnectorError", "ServerDisconnectedError", "ClientOSError")
 
 
 class HttpError(NemoGymVideoError):
-    """A server answered with an error status, or not at all (``status`` None)."""
+    """A server answered with an error status (``http.status``), or not at all, or not with JSON.
 
-    def __init__(self, problem: str, *, status: int | None = None, **context: Any) -> None:
-        """``status`` is the HTTP status."""
-        super().__init__(problem, **context)
+    ``status`` is any number from 400 on, known to ``http.HTTPStatus`` or not; None without an answer. ``content``
+    is the error answer's body.
+    """
+
+    code = "http.failed"
+
+    def __init__(
+        self, problem: str, *, code: str, status: int | None = None, content: bytes = b"", **context: Any
+    ) -> None:
+        """``code`` is one of the ``http`` codes."""
+        super().__init__(problem, code=code, **context)
         self.status = status
+        self.content = content
 
 
 async def post_json(
@@ -38,7 +44,7 @@ async def post_json(
     """POST ``body`` and return the JSON answer; cookies that come back are kept in ``cookies``.
 
     Raises:
-        HttpError: no connection, no answer within ``timeout_s``, an error status, or an answer that is no JSON.
+        HttpError: no connection, no answer within ``timeout_s``, an error status, or an answer without JSON.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -52,17 +58,19 @@ async def post_json(
             )
             content = await response.read()
     except TimeoutError as error:
-        raise HttpError(f"{server} did not answer within {timeout_s:g} s") from error
+        raise HttpError(f"{server} did not answer within {timeout_s:g} s", code="http.timeout") from error
     except (ClientError, OSError) as error:
-        raise HttpError(f"{server} cannot be reached ({type(error).__name__}: {error})") from error
+        problem = f"{server} cannot be reached ({type(error).__name__}: {error})"
+        raise HttpError(problem, code="http.unreachable") from error
     cookies.update({name: morsel.value for name, morsel in response.cookies.items()})
-    if response.status >= HTTPStatus.BAD_REQUEST:
+    if response.status >= 400:
         shown = content[: _BODY_SHOWN * 4].decode("utf-8", "replace")[:_BODY_SHOWN]
-        raise HttpError(f"{server} answered {response.status}: {shown}", status=response.status)
+        raise HttpError(f"{server} answered {response.status}: {shown}", code="http.status",
+                        status=response.status, content=content)  # fmt: skip
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise HttpError(f"{server} answered with something that is no JSON") from error
+        raise HttpError(f"{server} did not answer with JSON", code="http.answer") from error
 
 
 class ModelServer:
@@ -86,31 +94,45 @@ class ModelServer:
             response = await post_json(self._client, self._server, self._path, body, self._cookies,
                                        timeout_s=self._timeout_s)  # fmt: skip
         except HttpError as error:
-            kind = _model_failure_kind(error)
-            text = f"the model cannot be reached: {error}" if kind == "transport_unreachable" else str(error)
-            raise ModelCallFailed(text, failure_kind=kind) from error
+            code = engine_code(error)
+            text = f"the model cannot be reached: {error}" if code == "engine.unreachable" else str(error)
+            raise ModelCallFailed(text, code=code) from error
         if not isinstance(response, dict) or not isinstance(response.get("output"), list):
-            raise ModelCallFailed(
-                f"{self._server} answered without an output list", failure_kind="agent_run_error"
-            )
+            raise ModelCallFailed(f"{self._server} answered without an output list", code="engine.answer")
         return response
 
 
-def _model_failure_kind(error: HttpError) -> str:
-    if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-        return BAD_ROW
-    if "did not answer within" in error.problem:
-        return "transport_timeout"
-    if error.status is None or any(sign in error.problem for sign in _UNREACHABLE):
-        return "transport_unreachable"
-    return "agent_run_error"
+# Without a status: what kept the answer from coming.
+_ENGINE_CODES = {"http.timeout": "engine.timeout", "http.unreachable": "engine.unreachable",
+                 "http.answer": "engine.answer"}  # fmt: skip
+_VERIFIER_CODES = {"http.timeout": "verifier.timeout", "http.unreachable": "verifier.unreachable"}
 
 
-def _verifier_failure_kind(error: HttpError) -> str:
+def engine_code(error: HttpError) -> str:
+    """What a failed call of Gym's model server says about the engine behind it.
+
+    Statuses without a meaning of their own count as their hundred: 499 as a refusal, 520 and 529 as a failure.
+    """
+    status = error.status
+    if status is None:
+        return _ENGINE_CODES.get(error.code, "engine.failed")
+    if status == 422:
+        return "engine.row_refused"
+    if status in (401, 403):
+        return "engine.auth"
+    if status < 500:
+        return "engine.refused"
+    exception = exception_named_by(error.content)
+    if exception is None:
+        return "engine.failed"
+    return "engine.timeout" if issubclass(exception, TimeoutError) else "engine.unreachable"
+
+
+def verifier_code(error: HttpError) -> str:
+    """What a failed call of the verifier server means; statuses without a meaning of their own are a failure."""
     if error.status is None:
-        return _model_failure_kind(error)
-    kinds = {HTTPStatus.UNPROCESSABLE_ENTITY: BAD_ROW, HTTPStatus.NOT_FOUND: "session_lost"}
-    return kinds.get(HTTPStatus(error.status), "verifier_error")
+        return _VERIFIER_CODES.get(error.code, "verifier.failed")
+    return {422: "verifier.row_refused", 404: "verifier.session_lost"}.get(error.status, "verifier.failed")
 
 
 class VerifierServer:
@@ -129,8 +151,7 @@ class VerifierServer:
             answer = await post_json(self._client, self._server, path, body, self._cookies,
                                      timeout_s=self._timeout_s)  # fmt: skip
         except HttpError as error:
-            kind = _verifier_failure_kind(error)
-            raise EnvironmentFailed(f"{path} failed: {error}", failure_kind=kind) from error
+            raise EnvironmentFailed(f"{path} failed: {error}", code=verifier_code(error)) from error
         if not isinstance(answer, dict):
-            raise EnvironmentFailed(f"{path} failed: {self._server} answered with no object", got=answer)
+            raise EnvironmentFailed(f"{path} failed: {self._server} did not answer with an object", got=answer)
         return answer

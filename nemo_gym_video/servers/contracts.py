@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nemo_gym_video.contract import ContractItem, RowContract, Sampling, build_contract, contract_of_row
+from nemo_gym_video.contract import ContractItem, RowContract, VideoSampling, build_contract, contract_of_row
 from nemo_gym_video.errors import Where
 from nemo_gym_video.media.decoder import BoundedDecoder
 from nemo_gym_video.media.sources import MediaSources
@@ -28,7 +28,7 @@ class ContractMaker:
             self._settings = load_settings(config.processor, overrides=config.processor_overrides)
         sampling = config.video_sampling
         self._options: dict[str, Any] = {
-            "sampling": Sampling(convention=sampling.convention, num_frames=sampling.num_frames,
+            "sampling": VideoSampling(convention=sampling.convention, num_frames=sampling.num_frames,
                                  target_fps=sampling.target_fps),
             "tagged_as": "images" if config.tagged_frames == "images" else "video",
             "allow_mixed": config.allow_mixed,

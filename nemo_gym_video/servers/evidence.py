@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from nemo_gym_video.alignment.calls import AlignedRegion, Alignment, ModelCall, align_calls
+from nemo_gym_video.alignment.calls import (
+    AlignedRegion,
+    Alignment,
+    ModelCall,
+    align_calls,
+    no_contract,
+    uncounted_media,
+)
 from nemo_gym_video.contract import CONTRACT_FIELD, ContractItem, RowContract
 from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.messages import MediaMode, is_manifest_url
@@ -31,6 +39,11 @@ class MediaRecord:
         counted = isinstance(carried, Mapping) and carried.get("processor") is not None
         self._carried = carried if counted or (contract is not None and contract.processor is None) else None
         self._turns: list[list[EmittedItem]] = []
+
+    @property
+    def _counted(self) -> bool:
+        """Whether somebody says which token ids stand for media."""
+        return self._contract is not None and bool(self._contract.media_token_ids)
 
     @property
     def has_contract(self) -> bool:
@@ -81,7 +94,8 @@ class MediaRecord:
         if alignment is not None:
             told = alignment.to_json()
             report["media_findings"] = told["findings"]
-            report["media_tokens"] = sum(sum(region.run_lengths) for region in alignment.regions)
+            if self._counted and all(call.prompt_token_ids for call in episode.calls):
+                report["media_tokens"] = sum(sum(region.run_lengths) for region in alignment.regions)
             self.untrusted = alignment.reason
         return report
 
@@ -92,19 +106,31 @@ class MediaRecord:
         del self._turns[calls:]
 
     def _align(self, calls: Sequence[Call]) -> Alignment | None:
-        contract = self._contract
-        given = [
-            ModelCall(prompt_token_ids=call.prompt_token_ids, generation_token_ids=call.generation_token_ids or ())
-            for call in calls
-            if call.prompt_token_ids is not None
-        ]
-        if contract is None or contract.processor is None or len(given) < len(calls):
+        """What the judge says; None where a call has no token ids, so that there is nothing to compare."""
+        if any(call.prompt_token_ids is None and not call.generation_token_ids for call in calls):
             return None
+        given = [
+            ModelCall(
+                prompt_token_ids=call.prompt_token_ids or (),
+                generation_token_ids=call.generation_token_ids or (),
+                items=self._shown(turn),
+            )
+            for turn, call in enumerate(calls)
+        ]
         try:
-            return align_calls(contract, given)
+            basis = no_contract() if self._contract is None else replace(self._contract, items=())
+            return align_calls(basis, given, ids_required=False)
         except AlignmentError as error:
             self.untrusted = str(error)
             return None
+
+    def _shown(self, turn: int) -> Sequence[ContractItem]:
+        """The media that call ``turn`` shows first: the contract's items, which stand in the order of emission."""
+        first = sum(len(earlier) for earlier in self._turns[:turn])
+        emitted = self._items(turn)
+        if self._contract is None:
+            return [uncounted_media(item.kind, item.source, frames=item.frames) for item in emitted]
+        return self._contract.items[first : first + len(emitted)]
 
     def _call(self, turn: int, call: Call) -> dict[str, Any]:
         return {

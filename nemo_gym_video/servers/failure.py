@@ -22,7 +22,20 @@ from nemo_gym_video.errors import (
 
 MEDIA_ALIGNMENT = "nemo_gym_video:media_alignment"
 BAD_ROW = "nemo_gym_video:bad_row"
+PROMPT_REFUSED = "nemo_gym_video:prompt_refused"
 
+# Codes that say more than their class.
+_KINDS_OF_CODES = {
+    "engine.unreachable": "transport_unreachable",
+    "engine.timeout": "transport_timeout",
+    "engine.row_refused": BAD_ROW,
+    "engine.prompt_too_long": PROMPT_REFUSED,
+    "verifier.failed": "verifier_error",
+    "verifier.unreachable": "transport_unreachable",
+    "verifier.timeout": "transport_timeout",
+    "verifier.row_refused": BAD_ROW,
+    "verifier.session_lost": "session_lost",
+}
 _KINDS: dict[type[NemoGymVideoError], str] = {
     RowError: BAD_ROW,
     MediaSourceError: "nemo_gym_video:media_source",
@@ -31,23 +44,26 @@ _KINDS: dict[type[NemoGymVideoError], str] = {
     AlignmentError: MEDIA_ALIGNMENT,
     ProcessorSettingsError: "nemo_gym_video:processor_settings",
 }
+_NO_MEASUREMENT = frozenset({"engine.unreachable", "engine.timeout"})
 # Another attempt cannot mend these; a file that was missing may be there the next time.
 _TERMINAL = frozenset({BAD_ROW, "nemo_gym_video:contract", "nemo_gym_video:processor_settings"})
 
 
 def failure_kind(error: NemoGymVideoError) -> str:
-    """The groupable name of an error, in nemo-gym's vocabulary or under this package's prefix."""
-    named = getattr(error, "failure_kind", None)
-    if isinstance(named, str):
-        return named
-    return next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "agent_run_error")
+    """The groupable name of an error, in nemo-gym's vocabulary or under this package's prefix.
+
+    Decided by the error's code where that says more than its class, else by its class.
+    """
+    by_code = _KINDS_OF_CODES.get(error.code)
+    return by_code or next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "agent_run_error")
 
 
-def masked(kind: str, reason: str) -> dict[str, Any]:
-    """The fields that take a result out of scores and training."""
+def masked(kind: str, reason: str, *, code: str) -> dict[str, Any]:
+    """The fields that take a result out of scores and training; ``code`` is a key of ``ERROR_CODES``."""
     return {
         "mask_sample": True,
         "failure_kind": kind,
+        "failure_code": code,
         "failure_reason": reason,
         # Where NeMo RL looked before the field stood at the top level.
         "instance_config": {"mask_sample": True},
@@ -61,9 +77,9 @@ def cut_short(error: NemoGymVideoError) -> dict[str, Any]:
     is what the policy's own turns led to, and what they earned stands.
     """
     kind, reason = failure_kind(error), str(error)
-    if kind.startswith("transport_"):
-        return masked(kind, reason)
-    return {"failure_kind": kind, "failure_reason": reason}
+    if error.code in _NO_MEASUREMENT:
+        return masked(kind, reason, code=error.code)
+    return {"failure_kind": kind, "failure_code": error.code, "failure_reason": reason}
 
 
 def failed_row(row: Mapping[str, Any], error: NemoGymVideoError) -> dict[str, Any]:
@@ -73,7 +89,7 @@ def failed_row(row: Mapping[str, Any], error: NemoGymVideoError) -> dict[str, An
         **row,
         "response": _empty_response(),
         "reward": 0.0,
-        **masked(kind, reason),
+        **masked(kind, reason, code=error.code),
         "_ng_failure_class": kind,
         "_ng_failure_message": reason,
         "_ng_failure_terminal": kind in _TERMINAL,

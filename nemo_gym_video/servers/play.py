@@ -15,26 +15,19 @@ from nemo_gym_video.errors import NemoGymVideoError
 from nemo_gym_video.tasks.answers.visible import assistant_text
 from nemo_gym_video.tasks.observation import Observation
 
-PROMPT_REFUSED = "nemo_gym_video:prompt_refused"
 _TOO_LONG = "the prompt does not fit the engine's context: show fewer frames, or raise its max_model_len"
 
 
 class ModelCallFailed(NemoGymVideoError):
-    """The model server could not be reached, or answered with an error."""
+    """The model server could not be reached, or answered with an error; ``code`` says which (``engine.…``)."""
 
-    def __init__(self, problem: str, *, failure_kind: str, **context: Any) -> None:
-        """``failure_kind`` is one of nemo-gym's failure kinds."""
-        super().__init__(problem, **context)
-        self.failure_kind = failure_kind
+    code = "engine.failed"
 
 
 class EnvironmentFailed(NemoGymVideoError):
-    """The verifier server failed in a step, the verification, or the session around them."""
+    """The verifier server failed in a step, the verification, or the session around them (``verifier.…``)."""
 
-    def __init__(self, problem: str, *, failure_kind: str = "verifier_error", **context: Any) -> None:
-        """``failure_kind`` is one of nemo-gym's failure kinds."""
-        super().__init__(problem, **context)
-        self.failure_kind = failure_kind
+    code = "verifier.failed"
 
 
 class Model(Protocol):
@@ -130,7 +123,7 @@ async def run_episode(
             return episode
         if _never_ran(call):
             why = call.response["incomplete_details"]
-            failure = ModelCallFailed(_TOO_LONG, got=why, failure_kind=PROMPT_REFUSED)
+            failure = ModelCallFailed(_TOO_LONG, code="engine.prompt_too_long", got=why)
             if not episode.calls:
                 raise failure
             episode.reason, episode.failure = "prompt_refused", failure

@@ -45,7 +45,7 @@ def score_body(raw: bytes, task: AnyTask, episode: Mapping[str, Any] | None = No
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise RowError(f"body is not JSON ({error})") from error
+        raise RowError(f"body is not JSON ({error})", code="row.json") from error
     response = body.get("response") if isinstance(body, dict) else None
     output = response.get("output") if isinstance(response, dict) else None
     if not isinstance(output, list):

@@ -29,9 +29,13 @@ _OK, _REFUSED = b"\x00", b"\x01"
 class WorkerFailed(NemoGymVideoError):
     """A scoring worker ended in the middle of a request."""
 
+    code = "scoring.worker"
+
 
 class RequestRefused(NemoGymVideoError):
     """The request cannot be scored."""
+
+    code = "scoring.refused"
 
 
 class ScoringWorkers:

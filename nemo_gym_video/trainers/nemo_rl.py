@@ -102,6 +102,16 @@ class NemoRlRollout:
     unclaimed: tuple[Occurrence, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """The findings of every turn, then those of no single turn."""
+        return (*(finding for turn in self.turns for finding in turn.findings), *self.findings)
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether media and tokens agree well enough to train on; False where the agent sets ``mask_sample``."""
+        return not any(finding.masks_sample for finding in self.all_findings)
+
 
 def nemo_rl_turns(
     rollout: Mapping[str, Any],

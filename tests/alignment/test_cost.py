@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym_video.alignment import index_turns
-from nemo_gym_video.alignment.chain import list_runs, shared_prefix
-from nemo_gym_video.alignment.runs import find_runs
+from nemo_gym_video.alignment.runs import find_runs, list_runs, shared_prefix
 
 
 def rollout_of(size: int) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def test_one_lost_run_is_never_silent(seed: int) -> None:
         del item["prompt_token_ids"][start:end]
     result = index_turns(rollout, media_token_ids=[MEDIA], processor="nemotron_omni")
     kinds = {finding.kind for finding in result.findings if finding.turn == victim.turn}
-    assert kinds & {"media_without_run", "run_length_mismatch", "runs_ambiguous"}
+    assert kinds & {"run_missing", "run_length_mismatch", "runs_ambiguous"}
 
 
 JUNK: list[Any] = [None, True, 0, -1, 1.5, "", "x", "data:", [], [[]], {}, {"type": "input_image"}, [None],

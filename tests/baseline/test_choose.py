@@ -15,12 +15,12 @@ from nemo_gym_video.baseline.refer import locate
 from nemo_gym_video.baseline.respond import respond
 from nemo_gym_video.baseline.seen import SeenMedia, SeenMessage
 from nemo_gym_video.baseline.timeline import read_timeline
+from nemo_gym_video.prepare.mcqa_prompt import mcqa_prompt
 from nemo_gym_video.prepare.synthetic.multi_turn_rows import explorer_row
 from nemo_gym_video.prepare.synthetic.questions import (
     COLOURS,
     SHAPES,
     QuestionKind,
-    mcqa_prompt,
     question_text,
     second_option,
     time_option,

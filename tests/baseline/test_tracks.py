@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nemo_gym_video.baseline import tracks
 from nemo_gym_video.baseline.seen import SeenMedia, SeenMessage
-from nemo_gym_video.tasks.tracking.prompts import Target, frame_label, track_prompt
+from nemo_gym_video.tasks.tracking.prompts import AskedObject, frame_label, track_prompt
 from nemo_gym_video.tasks.tracking.schema import Task, answer_validator
 
 Pixels = NDArray[np.uint8]
@@ -44,7 +44,7 @@ def stills(frames: Sequence[Pixels], *, first: int = 0) -> list[str | SeenMedia]
     return parts
 
 
-def prompt(task: Task, *targets: Target, last: int) -> str:
+def prompt(task: Task, *targets: AskedObject, last: int) -> str:
     first = 1 if task == "ref" else 0
     return track_prompt(task, targets, first=first, last=last, fps=6, rng=random.Random(0))
 
@@ -60,8 +60,8 @@ def answer(*messages: SeenMessage, task: Task, rng: random.Random | None = None)
     return entries
 
 
-RED = Target(id=1, xy=(160, 320))
-LATE = Target(id=2, xy=(810, 700), frame=2)
+RED = AskedObject(id=1, xy=(160, 320))
+LATE = AskedObject(id=2, xy=(810, 700), frame=2)
 
 
 def test_points_are_asked_from_the_frame_after_their_own(ground: Pixels) -> None:
@@ -77,7 +77,7 @@ def test_points_are_asked_from_the_frame_after_their_own(ground: Pixels) -> None
 
 def test_boxes_are_upright_and_near_the_object(ground: Pixels) -> None:
     frames = stills([scene(ground, step) for step in range(4)])
-    target = Target(id=7, bbox=(100, 200, 220, 440))
+    target = AskedObject(id=7, bbox=(100, 200, 220, 440))
     entries = answer(SeenMessage("user", (prompt("box", target, last=3), *frames)), task="box")
     assert [entry["frame"] for entry in entries] == [1, 2, 3]
     for entry in entries:
@@ -87,7 +87,7 @@ def test_boxes_are_upright_and_near_the_object(ground: Pixels) -> None:
 
 def test_objects_are_found_by_their_words_in_every_frame(ground: Pixels) -> None:
     frames = stills([scene(ground, step, hide="blue" if step == 2 else "") for step in range(4)], first=1)
-    targets = (Target(id=1, expression="the blue square"), Target(id=2, expression="the red square"))
+    targets = (AskedObject(id=1, expression="the blue square"), AskedObject(id=2, expression="the red square"))
     entries = answer(SeenMessage("user", (*frames, prompt("ref", *targets, last=4))), task="ref")
     absent = [(entry["id"], entry["frame"]) for entry in entries if not entry["visible"]]
     assert absent == [(1, 3)]
@@ -102,14 +102,14 @@ def test_objects_are_found_by_their_words_in_every_frame(ground: Pixels) -> None
 
 def test_words_that_name_no_colour_are_answered_absent(ground: Pixels) -> None:
     frames = stills([scene(ground, step) for step in range(2)], first=1)
-    target = Target(id=1, expression="the dog on the left")
+    target = AskedObject(id=1, expression="the dog on the left")
     entries = answer(SeenMessage("user", (*frames, prompt("ref", target, last=2))), task="ref")
     assert [entry["visible"] for entry in entries] == [False, False]
 
 
 def test_chunks_are_tracked_across_turns_and_answered_once(ground: Pixels) -> None:
     frames = stills([scene(ground, step) for step in range(7)])
-    said = prompt("pt", RED, Target(id=2, xy=(810, 590), frame=4), last=6)
+    said = prompt("pt", RED, AskedObject(id=2, xy=(810, 590), frame=4), last=6)
     talk: list[SeenMessage] = [SeenMessage("user", (said,))]
     found: list[tuple[int, int]] = []
     places: dict[int, list[float]] = {}
@@ -140,7 +140,7 @@ def test_frames_without_labels_are_counted(ground: Pixels) -> None:
 
 def test_jitter_stays_on_the_grid(ground: Pixels) -> None:
     frames = [scene(ground, 0)] * 8
-    targets = (Target(id=1, bbox=(0, 0, 1000, 1000)), Target(id=2, bbox=(990, 990, 1000, 1000)))
+    targets = (AskedObject(id=1, bbox=(0, 0, 1000, 1000)), AskedObject(id=2, bbox=(990, 990, 1000, 1000)))
     message = SeenMessage("user", (*stills(frames), prompt("box", *targets, last=7)))
     for seed in range(5):
         answer(message, task="box", rng=random.Random(seed))

@@ -107,7 +107,7 @@ def test_media_token_ids_from_the_request() -> None:
 def test_a_bad_line_costs_one_answer(line: Any, named: str) -> None:
     code, answers = run("align", "--jsonl", lines=[line, request(*[252] * 32)])
     assert code == 1
-    assert list(answers[0]) == ["error"]
+    assert list(answers[0]) == ["error", "code"]
     assert named in answers[0]["error"]
     assert answers[1]["trustworthy"] is True
 
@@ -132,7 +132,7 @@ def test_sample_lines() -> None:
     ]
     code, answers = run("sample", "--jsonl", lines=[*bad, good])
     assert code == 1
-    assert [list(answer) for answer in answers[:-1]] == [["error"]] * 5
+    assert [list(answer) for answer in answers[:-1]] == [["error", "code"]] * 5
     assert "did you mean 'nemo_rl'?" in answers[0]["error"]
     assert answers[-1] == {"indices": [0, 1, 2, 4, 5, 6], "timestamps": [0.0, 0.5, 1.0, 2.0, 2.5, 3.0]}
 

@@ -99,7 +99,7 @@ def test_a_bad_line_is_one_error_line_and_the_rest_goes_on() -> None:
     assert len(found) == len(bad) + 2
     assert found[0] == found[-1]
     for number, each in enumerate(found[1:-1], start=2):
-        assert list(each) == ["error"]
+        assert list(each) == ["error", "code"]
         assert f"stdin:{number}" in each["error"]
         assert len(each["error"]) < 1000
 

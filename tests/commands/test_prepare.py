@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -87,6 +90,17 @@ def test_tables_fit_eighty_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             "vllm",
         ),
         (["synthetic", "--size", "33x20"], "--size"),
+        (["sav", "--root", str(SAV), "--task", "pt", "--transport", "video"], "--transport"),
+        (["sav", "--root", str(SAV), "--task", "pt", "--transport", "frames"], "allowed: stills"),
+        (
+            ["caprl", "--input", str(CAPRL / "caprl.jsonl"), "--video-root", str(CAPRL), "--transport", "stills"],
+            "video, frames",
+        ),
+        (["synthetic", "--transport", "stills"], "--transport"),
+        (
+            ["sav", "--root", str(SAV), "--task", "pt", "--split", "val", "--validation-share", "0.5"],
+            "--validation-share",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -94,6 +108,51 @@ def test_settings_that_cannot_work_are_one_line(tmp_path: Path, arguments: list[
     assert isinstance(result.exception, PreparationError)
     assert words in str(result.exception)
     assert "\n" not in str(result.exception)
+
+
+def test_a_refused_transport_writes_nothing(tmp_path: Path) -> None:
+    call("prepare", "sav", "--root", str(SAV), "--task", "pt", "--transport", "video", "--output",
+         str(tmp_path / "out"))  # fmt: skip
+    assert not (tmp_path / "out").exists()
+
+
+def card(output: Path, *words: str) -> str:
+    """The licence section of the card of one preparation, on one line."""
+    assert call("prepare", *words, "--output", str(output)).exit_code == 0
+    return (output / "README.md").read_text().split("## Licence")[1].split("##")[0].strip()
+
+
+def write_published(path: Path, *, form: str = "caprl.jsonl") -> None:
+    """The sample's questions as a parquet file."""
+    rows = [json.loads(line) for line in (CAPRL / form).read_text().splitlines()]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+def test_a_published_set_brings_its_licence(tmp_path: Path) -> None:
+    write_published(tmp_path / "capRL_video.parquet")
+    words = ["caprl", "--input", str(tmp_path / "capRL_video.parquet"), "--video-root", str(CAPRL)]
+    assert "LLaVA-Video-178K" in card(tmp_path / "caprl", *words)
+    assert "CC BY 4.0" in card(tmp_path / "sav", "sav", "--root", str(SAV / "sav_train"), "--task", "pt")
+
+
+def test_files_of_ones_own_have_no_licence_but_the_one_that_is_stated(tmp_path: Path) -> None:
+    write_published(tmp_path / "mine.parquet")
+    write_published(tmp_path / "capRL_video.parquet", form="trainer.jsonl")
+    for number, file in enumerate(
+        [CAPRL / "caprl.jsonl", tmp_path / "mine.parquet", tmp_path / "capRL_video.parquet"]
+    ):
+        words = ["caprl", "--input", str(file), "--video-root", str(CAPRL)]
+        said = card(tmp_path / f"caprl{number}", *words)
+        assert said.startswith("unknown: state it with --licence")
+        assert "LLaVA" not in said
+    shutil.copytree(SAV / "sav_train" / "sav_000", tmp_path / "own")
+    for path in (tmp_path / "own").iterdir():
+        path.rename(path.with_name(path.name.replace("sav_000001", "holiday")))
+    own = ["sav", "--root", str(tmp_path / "own"), "--task", "pt"]
+    assert "CC BY" not in card(tmp_path / "sav", *own)
+    stated = card(tmp_path / "stated", *own, "--licence", "CC0-1.0")
+    assert stated == "CC0-1.0"
+    assert json.loads((tmp_path / "stated" / "report.json").read_text())["job"]["licence"] == "CC0-1.0"
 
 
 def test_synthetic_prepares_all_four_environments(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nemo_gym_video.contract import RowContract, Sampling, build_contract, contract_of_row
+from nemo_gym_video.contract import RowContract, VideoSampling, build_contract, contract_of_row
 from nemo_gym_video.errors import ContractError, MediaSourceError, NemoGymVideoError, RowError, Where
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.messages import FrameManifest
@@ -45,7 +45,7 @@ def test_stills(sources: MediaSources, media_root: Path) -> None:
 
 
 def test_native_video(sources: MediaSources) -> None:
-    row = build(user(CLIP, TEXT), sources, sampling=Sampling(convention="nemo_rl", num_frames=7))
+    row = build(user(CLIP, TEXT), sources, sampling=VideoSampling(convention="nemo_rl", num_frames=7))
     (item,) = row.items
     assert row.mode == "native_video"
     assert (item.size, item.fps, item.total_frames, item.frames) == ((64, 48), 10.0, 40, 6)
@@ -210,7 +210,7 @@ def row_of(messages: Any, **fields: Any) -> dict[str, Any]:
 
 def test_a_carried_contract_is_kept(sources: MediaSources) -> None:
     messages = user(CLIP, TEXT)
-    made = build(messages, sources, sampling=Sampling(num_frames=4))
+    made = build(messages, sources, sampling=VideoSampling(num_frames=4))
     row = row_of(messages, media_contract=made.to_json())
     assert contract_of_row(row, sources=sources) == made
     # Other settings at run time do not change what the row was prepared with.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.contract import ContractItem, Processor, RowContract
+from nemo_gym_video.contract import ContractItem, ContractProcessor, RowContract
 from nemo_gym_video.errors import ContractError, Where
 from nemo_gym_video.processors.prediction import CallState
 from nemo_gym_video.processors.presets import load_settings
@@ -82,7 +82,7 @@ digests = st.one_of(st.none(), st.just(DIGEST))
 processors = st.one_of(
     st.none(),
     st.builds(
-        lambda preset, fingerprint, state: Processor(
+        lambda preset, fingerprint, state: ContractProcessor(
             family=load_settings(preset).family,
             settings=load_settings(preset),
             fingerprint=fingerprint,
@@ -143,7 +143,7 @@ def items(draw: st.DrawFn) -> ContractItem:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(items(), max_size=3), digests, processors, st.lists(st.integers(0, 200_000), max_size=2))
 def test_writing_and_reading_is_exact(
-    members: list[ContractItem], digest: str | None, processor: Processor | None, ids: list[int]
+    members: list[ContractItem], digest: str | None, processor: ContractProcessor | None, ids: list[int]
 ) -> None:
     known = () if processor is None or processor.settings is None else processor.settings.media_token_ids
     row = RowContract(

@@ -35,7 +35,7 @@ def test_an_endpoint_that_is_not_there() -> None:
         (["--environment", "caprl_mcqa", "--input", "none.jsonl"], "input file does not exist"),
         (["--environment", "caprl_mcqa", "--model", "gpt"], "needs --model-url; got 'gpt'"),
         (["--environment", "caprl_mcqa", "--model-url", "http://127.0.0.1:9/v1"], "model endpoint cannot be used"),
-        (["--environment", "caprl_mcqa", "--model-url", "nonsense"], "is no http or https URL"),
+        (["--environment", "caprl_mcqa", "--model-url", "nonsense"], "is not an http or https URL"),
         (["--environment", "caprl_mcqa", "--model-url", "http://[::1/v1"], "model endpoint cannot be used"),
     ],
 )

@@ -18,10 +18,10 @@ from PIL import Image
 from nemo_gym_video.messages import group_media, iter_media_parts, media_mode
 from nemo_gym_video.prepare.caprl.caprl_published import Columns
 from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
+from nemo_gym_video.prepare.mcqa_prompt import BOXED_INSTRUCTION, read_options
 from nemo_gym_video.prepare.outcome import Outcome
 from nemo_gym_video.prepare.synthetic.clips import SyntheticSet
 from nemo_gym_video.prepare.synthetic.encode import write_clip
-from nemo_gym_video.prepare.synthetic.questions import BOXED_INSTRUCTION, read_options
 from nemo_gym_video.tasks.boxed.options import boxed_row
 
 

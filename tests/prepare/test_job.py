@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare import job as job_module
+from nemo_gym_video.prepare import chunks as chunks_module
 from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
+from nemo_gym_video.prepare.chunks import prepare_chunk
 from nemo_gym_video.prepare.finish import RowRules
-from nemo_gym_video.prepare.job import JobSettings, prepare_chunk, run_job
+from nemo_gym_video.prepare.job import JobSettings, run_job
 from nemo_gym_video.prepare.merge import MergeRules, Report, split_of
 from nemo_gym_video.prepare.outcome import Outcome
 from nemo_gym_video.prepare.sav.sav_rows import TrackRules
@@ -149,7 +150,7 @@ def test_finished_chunks_are_not_done_again_and_damaged_ones_are(
             raise Stopped
         return prepare_chunk(task, chunk)
 
-    monkeypatch.setattr(job_module, "prepare_chunk", noted)
+    monkeypatch.setattr(chunks_module, "prepare_chunk", noted)
     with pytest.raises(Stopped):
         run(source_of(native, questions), output)
     monkeypatch.undo()
@@ -157,7 +158,7 @@ def test_finished_chunks_are_not_done_again_and_damaged_ones_are(
     assert len(done) == 2
     done[1].write_bytes(done[1].read_bytes()[:-40])
     stop_at = -1
-    monkeypatch.setattr(job_module, "prepare_chunk", noted)
+    monkeypatch.setattr(chunks_module, "prepare_chunk", noted)
     worked.clear()
     run(source_of(native, questions), output, resume=True)
     assert 0 not in worked
@@ -411,6 +412,9 @@ class Broken:
 
     def media_roots(self) -> tuple[Path, ...]:
         return ()
+
+    def licence(self) -> str | None:
+        return None
 
     def sampling(self) -> dict[str, Any]:
         return {}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym_video.tasks.tracking.prompts import (
-    Target,
+    AskedObject,
     frame_label,
     read_frame_label,
     read_track_prompt,
@@ -24,7 +24,7 @@ frames = st.integers(0, 120)
 @settings(max_examples=60)
 @given(places=st.lists(st.tuples(grid, grid, frames), min_size=1, max_size=5), seed=st.integers(0, 999))
 def test_points_read_back_whatever_the_wording(places: list[tuple[int, int, int]], seed: int) -> None:
-    targets = tuple(Target(id=n, xy=(x, y), frame=f) for n, (x, y, f) in enumerate(places, start=1))
+    targets = tuple(AskedObject(id=n, xy=(x, y), frame=f) for n, (x, y, f) in enumerate(places, start=1))
     text = track_prompt("pt", targets, first=0, last=130, fps=6.0, rng=random.Random(seed))
     assert read_track_prompt(text) == ("pt", targets)
 
@@ -32,7 +32,9 @@ def test_points_read_back_whatever_the_wording(places: list[tuple[int, int, int]
 @settings(max_examples=60)
 @given(boxes=st.lists(st.tuples(grid, grid, grid, grid, frames), min_size=1, max_size=5), seed=st.integers(0, 999))
 def test_boxes_read_back(boxes: list[tuple[int, int, int, int, int]], seed: int) -> None:
-    targets = tuple(Target(id=n, bbox=(a, b, c, d), frame=f) for n, (a, b, c, d, f) in enumerate(boxes, start=1))
+    targets = tuple(
+        AskedObject(id=n, bbox=(a, b, c, d), frame=f) for n, (a, b, c, d, f) in enumerate(boxes, start=1)
+    )
     text = track_prompt("box", targets, first=0, last=130, fps=6.0, rng=random.Random(seed))
     assert read_track_prompt(text) == ("box", targets)
 
@@ -40,7 +42,7 @@ def test_boxes_read_back(boxes: list[tuple[int, int, int, int, int]], seed: int)
 @settings(max_examples=60)
 @given(words=st.lists(st.from_regex(r"[A-Za-z\"'#% é]{1,30}", fullmatch=True), min_size=1, max_size=4))
 def test_expressions_read_back_with_white_space_folded(words: list[str]) -> None:
-    targets = [Target(id=n, expression=text) for n, text in enumerate(words, start=1)]
+    targets = [AskedObject(id=n, expression=text) for n, text in enumerate(words, start=1)]
     text = track_prompt("ref", targets, first=1, last=9, fps=6.0, rng=random.Random(0))
     found = read_track_prompt(text)
     folded = [" ".join(word.split()) for word in words]
@@ -51,7 +53,7 @@ def test_expressions_read_back_with_white_space_folded(words: list[str]) -> None
 
 @pytest.mark.parametrize("task", ["pt", "box", "ref"])
 def test_every_wording_states_grid_absence_schema_and_form(task: Task) -> None:
-    target = Target(id=1, xy=(1, 2), bbox=(1, 2, 3, 4), expression="the red circle")
+    target = AskedObject(id=1, xy=(1, 2), bbox=(1, 2, 3, 4), expression="the red circle")
     texts = {track_prompt(task, [target], first=0, last=9, fps=6.0, rng=random.Random(seed)) for seed in range(60)}
     assert len(texts) > 20
     schema = json.dumps(answer_schema(task), separators=(",", ":"))
@@ -65,16 +67,16 @@ def test_every_wording_states_grid_absence_schema_and_form(task: Task) -> None:
 
 def test_a_late_reference_is_said_with_its_frame() -> None:
     targets = [
-        Target(id=1, xy=(445, 624)),
-        Target(id=2, xy=(34, 585), frame=4),
-        Target(id=3, xy=(32, 691), frame=4),
+        AskedObject(id=1, xy=(445, 624)),
+        AskedObject(id=2, xy=(34, 585), frame=4),
+        AskedObject(id=3, xy=(32, 691), frame=4),
     ]
     text = track_prompt("pt", targets, first=0, last=9, fps=6.0, rng=random.Random(1))
     assert "point 1 at (445, 624), point 2 at (34, 585) in frame 4, and point 3 at (32, 691) in frame 4." in text
 
 
 def test_one_seed_gives_one_wording() -> None:
-    targets = [Target(id=1, xy=(1, 2))]
+    targets = [AskedObject(id=1, xy=(1, 2))]
     texts = {track_prompt("pt", targets, first=0, last=9, fps=6.0, rng=random.Random(3)) for _ in range(3)}
     assert len(texts) == 1
 

@@ -5,17 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemo_gym_video.prepare.mcqa_prompt import BOXED_INSTRUCTION, mcqa_prompt, read_options
 from nemo_gym_video.prepare.synthetic.questions import (
-    BOXED_INSTRUCTION,
     COLOURS,
     SHAPES,
     QuestionKind,
     ReadQuestion,
     expression,
-    mcqa_prompt,
     question_text,
     read_expression,
-    read_options,
     read_question,
     read_time,
     second_option,

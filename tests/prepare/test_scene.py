@@ -10,7 +10,7 @@ import pytest
 from nemo_gym_video.prepare.synthetic.backgrounds import rendered
 from nemo_gym_video.prepare.synthetic.clips import default_scene
 from nemo_gym_video.prepare.synthetic.questions import COLOURS
-from nemo_gym_video.prepare.synthetic.scene import Plan, Scene, Sprite, design_scene, outline, paint
+from nemo_gym_video.prepare.synthetic.scene import Scene, Sprite, SpriteTiming, design_scene, outline, paint
 
 
 def still(shape: str, *, x: float, y: float, radius: float, colour: str = "red", angle: float = 0.0) -> Sprite:
@@ -79,8 +79,8 @@ def test_movement_stays_below_six_per_cent_a_step_and_adds_up(seed: int) -> None
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_hold(seed: int) -> None:
     size, total = (160, 90), 96
-    plans = [Plan(), Plan(leave=48), Plan(enter=40)]
-    scene = design_scene([seed], size=size, total=total, plans=plans)
+    timings = [SpriteTiming(), SpriteTiming(leave=48), SpriteTiming(enter=40)]
+    scene = design_scene([seed], size=size, total=total, timings=timings)
     seen = np.stack([m.any(axis=(1, 2)) for _, m in paint(scene, rendered([seed], size=size))])
     drawn = [
         np.stack(

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco
 
+from nemo_gym_video.prepare.mcqa_prompt import read_options
 from nemo_gym_video.prepare.synthetic.backgrounds import real_clips_installed
 from nemo_gym_video.prepare.synthetic.clips import SyntheticSet, synthesize
 from nemo_gym_video.prepare.synthetic.demo_rows import ENVIRONMENTS, demo_rows
-from nemo_gym_video.prepare.synthetic.questions import read_options, read_question, read_time
+from nemo_gym_video.prepare.synthetic.questions import read_question, read_time
 from nemo_gym_video.tasks.tracking.blind import blind_rewards
 from nemo_gym_video.tasks.tracking.track_row import TrackRow
 

@@ -38,12 +38,13 @@ def test_every_command_prints_what_the_page_shows(command: str, expected: str) -
 
 
 def test_the_page_has_its_examples() -> None:
-    assert len(CONSOLE) == 4
-    assert len(PYTHON) == 4
+    assert len(CONSOLE) == 6
+    assert len(PYTHON) == 5
 
 
-def test_the_first_python_example_holds() -> None:
-    exec(compile(PYTHON[0], "docs/processors.md", "exec"), {})
+@pytest.mark.parametrize("example", PYTHON[:2])
+def test_the_first_python_examples_hold(example: str) -> None:
+    exec(compile(example, "docs/processors.md", "exec"), {})
 
 
 def test_every_family_and_preset_is_on_the_page() -> None:
@@ -53,7 +54,7 @@ def test_every_family_and_preset_is_on_the_page() -> None:
 
 def test_a_family_is_added_by_its_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "fixed_grid.py"
-    path.write_text(PYTHON[2], encoding="utf-8")
+    path.write_text(PYTHON[3], encoding="utf-8")
     spec = importlib.util.spec_from_file_location("fixed_grid", path)
     assert spec is not None
     assert spec.loader is not None
@@ -72,4 +73,4 @@ def test_a_family_is_added_by_its_file_and_one_line(tmp_path: Path, monkeypatch:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "fixed_grid"}), encoding="utf-8")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_size": 28}), encoding="utf-8")
     assert count_request(load_settings(tmp_path), request).total == 4 * 4
-    assert PYTHON[3].strip() == '"fixed_grid": FixedGridSettings,'
+    assert PYTHON[4].strip() == '"fixed_grid": FixedGridSettings,'

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.errors import ProcessorSettingsError, RowError, Where
 from nemo_gym_video.processors.sampling import CONVENTIONS, sample_frames, tubelet_labels
 
 ROWS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/frame_indices.json").read_text())
@@ -73,11 +73,14 @@ def test_qwen2_keeps_the_float32_rounding() -> None:
     assert differs > 100
 
 
-def test_qwen_rate_wins_over_count() -> None:
-    both = sample_frames("qwen3_vl", total=300, fps=30, num_frames=7, target_fps=2)
-    assert both == sample_frames("qwen3_vl", total=300, fps=30)
-    assert len(both.indices) == 20
-    assert len(sample_frames("qwen3_vl", total=300, fps=30, num_frames=7).indices) == 7
+@pytest.mark.parametrize("convention", ["qwen2_vl", "qwen3_vl"])
+def test_qwen_refuses_a_count_beside_a_rate(convention: str) -> None:
+    where = Where(file="r.jsonl", line=3)
+    with pytest.raises(ProcessorSettingsError, match=r"^r.jsonl:3: .*a number of frames or a rate, not both"):
+        sample_frames(convention, total=300, fps=30, num_frames=8, target_fps=2, where=where)
+    assert len(sample_frames(convention, total=300, fps=30).indices) == 20
+    assert len(sample_frames(convention, total=300, fps=30, num_frames=8).indices) == 8
+    assert len(sample_frames("vllm", total=300, fps=30, num_frames=8, target_fps=2).indices) == 8
 
 
 @pytest.mark.parametrize("convention", ["qwen2_vl", "qwen3_vl"])

@@ -250,7 +250,7 @@ def test_a_lost_session_is_named(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_cannot_be_reached_masks(tmp_path: Path) -> None:
-    world = explorer(tmp_path, ASK, (500, "Cannot connect to host engine:8000"))
+    world = explorer(tmp_path, ASK, (500, '"ClientConnectorError(ConnectionKey(), OSError())"'))
     result = world.run(row())
     assert result["termination_reason"] == "model_error"
     assert result["mask_sample"] is True

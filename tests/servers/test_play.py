@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nemo_gym_video.messages import text_part
+from nemo_gym_video.servers.failure import failure_kind
 from nemo_gym_video.servers.play import EnvironmentFailed, Episode, ModelCallFailed, SingleTurn, run_episode
 from nemo_gym_video.tasks.observation import Observation
 
@@ -111,7 +112,7 @@ def test_an_admitted_observation_goes_out_as_it_was_returned() -> None:
 
 def test_a_model_error_in_the_first_call_is_raised() -> None:
     with pytest.raises(ModelCallFailed):
-        play(Scripted([ModelCallFailed("gone", failure_kind="transport_unreachable")]), SingleTurn())
+        play(Scripted([ModelCallFailed("gone", code="engine.unreachable")]), SingleTurn())
 
 
 class Says:
@@ -128,7 +129,8 @@ def test_a_first_prompt_that_the_engine_refused_is_no_answer() -> None:
     model = Says({"type": "message", "role": "assistant", "content": []})
     with pytest.raises(ModelCallFailed, match="does not fit the engine's context") as caught:
         asyncio.run(run_episode([], model=model, environment=SingleTurn()))
-    assert caught.value.failure_kind == "nemo_gym_video:prompt_refused"
+    assert caught.value.code == "engine.prompt_too_long"
+    assert failure_kind(caught.value) == "nemo_gym_video:prompt_refused"
 
 
 def test_a_thought_that_was_cut_off_is_an_answer() -> None:
@@ -137,7 +139,7 @@ def test_a_thought_that_was_cut_off_is_an_answer() -> None:
 
 
 def test_a_later_model_error_ends_the_episode_and_is_kept() -> None:
-    model = Scripted([answer("a"), ModelCallFailed("gone", failure_kind="transport_unreachable")])
+    model = Scripted([answer("a"), ModelCallFailed("gone", code="engine.unreachable")])
     episode = play(model, World([MORE, END]))
     assert episode.reason == "model_error"
     assert episode.failure is not None

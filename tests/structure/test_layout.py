@@ -16,6 +16,7 @@ PACKAGE = ROOT / "nemo_gym_video"
 # From the ground up; a floor imports only from below or from itself.
 FLOORS = (
     "errors",
+    "validation",
     "messages",
     "media",
     "processors",

@@ -140,13 +140,19 @@ def test_a_row_that_cannot_run_is_an_answer_and_no_error(
     assert result["failure_reason"].startswith(said)
     # Gym's collection puts it into its failures file.
     assert result["_ng_failure_class"] == kind
+    assert result["failure_code"].startswith(("row.", "media."))
     assert servers.asked == []
 
 
 def test_an_error_of_the_model_server_is_told(client: TestClient, servers: Servers) -> None:
-    servers.model = Answer("ClientConnectorError: refused", status=500)
+    # As Gym's model server tells of it: repr of the exception.
+    servers.model = Answer("ClientConnectorError(ConnectionKey(host='engine'), OSError(111))", status=500)
     result = client.post("/run", json=row(frame(0))).json()
     assert (result["failure_kind"], result["mask_sample"]) == ("transport_unreachable", True)
+    assert result["failure_code"] == "engine.unreachable"
+    servers.model = Answer("the prompt says ClientConnectorError(x); did not answer within 5 s", status=499)
+    result = client.post("/run", json=row(frame(0))).json()
+    assert (result["failure_kind"], result["failure_code"]) == ("agent_run_error", "engine.refused")
     servers.model = Answer({"detail": "temperature: not a number"}, status=422)
     result = client.post("/run", json=row(frame(0))).json()
     assert result["failure_kind"] == "nemo_gym_video:bad_row"

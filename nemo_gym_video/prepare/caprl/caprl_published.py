@@ -7,6 +7,7 @@ Reading streams; only a JSON array is held whole. What comes out names the place
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,13 @@ VERIFIERS = ("multiple-choice", "multiple_choice", "mcqa", "mcq", "mathruler")
 # What stands for the media in a prompt's own text; dropped at its ends, refused inside.
 _MEDIA_MARKS = ("<video>", "<image>")
 _INSTRUCTIONS = ("please put", "please select", "please answer", "answer with", "put your", "provide your")
+
+
+PUBLISHED_LICENCE = (
+    "The CapRL question sets show no licence of their own. The videos they name come from LLaVA-Video-178K "
+    "(Apache-2.0; its card limits use to academic research and education). Check both before you share rows."
+)
+_PUBLISHED_NAME = re.compile(r"caprl[-_]video.*\.parquet", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,7 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     ``line`` counts lines of JSONL from 1, and records of the other forms from 1.
     """
     if not path.is_file():
-        raise PreparationError("input file does not exist", got=str(path), where="--input")
+        raise PreparationError("input file does not exist", code="prepare.missing", got=str(path), where="--input")
     if path.suffix.lower() == ".parquet":
         yield from _parquet(path)
     elif path.suffix.lower() == ".json":
@@ -60,8 +68,8 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    import pyarrow
-    import pyarrow.parquet
+    import pyarrow  # start-up: only a parquet file needs Arrow
+    import pyarrow.parquet  # start-up: only a parquet file needs Arrow
 
     line = 0
     try:
@@ -96,6 +104,14 @@ def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
                 yield number, f"not valid JSON ({error})"[:300]
                 continue
             yield number, record if isinstance(record, dict) else "line is no JSON object"
+
+
+def is_published(path: Path) -> bool:
+    """Whether a file is the published question set, by its name and by the form of its first record."""
+    if not _PUBLISHED_NAME.fullmatch(path.name):
+        return False
+    _, first = next(read_records(path), (0, ""))
+    return not isinstance(first, str) and ground_truth(first) is not None
 
 
 def question_count(record: Mapping[str, Any] | str) -> int:

@@ -8,32 +8,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from nemo_gym_video.errors import PreparationError, RowError, Where
 from nemo_gym_video.media.policy import SourcePolicy
 from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.messages import text_part, video_part
 from nemo_gym_video.prepare.caprl.caprl_published import (
+    PUBLISHED_LICENCE,
     Columns,
     ReadItem,
+    is_published,
     question_count,
     read_question,
     read_records,
 )
 from nemo_gym_video.prepare.caprl.option_text import keeps_order
 from nemo_gym_video.prepare.frame_folders import store_frames, store_video
+from nemo_gym_video.prepare.mcqa_prompt import LETTERS, mcqa_prompt
 from nemo_gym_video.prepare.opening import opened_clip
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
-from nemo_gym_video.prepare.row_parts import agent_ref, check_text, tagged_frame, user_message
-from nemo_gym_video.prepare.synthetic.questions import LETTERS, mcqa_prompt
+from nemo_gym_video.prepare.row_parts import (
+    Transport,
+    agent_ref,
+    check_text,
+    chosen_transport,
+    tagged_frame,
+    user_message,
+)
 from nemo_gym_video.prepare.whole_files import stable_seed
+from nemo_gym_video.processors.sampling import CONVENTIONS, sample_frames
 
+DATASET = "CAPRL"
 AGENT = "mcqa_simple_agent"
 PROMPT_VERSION = "mcqa-1"
 DEFAULT_FRAMES = 64
-
-Transport = Literal["video", "frames"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +65,10 @@ class CaprlSource:
     columns: Columns = field(default_factory=Columns)
     min_frames: int = 2
     seed: int = 0
-    dataset: str = "CAPRL"
+    dataset: str = DATASET
 
     name = "caprl"
+    transports: ClassVar[tuple[Transport, ...]] = ("video", "frames")
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON, for the report and the identity of a resumed job."""
@@ -67,16 +77,23 @@ class CaprlSource:
 
     def check(self) -> None:
         """Refuse settings that cannot work, before any input is read."""
-        from nemo_gym_video.processors.sampling import CONVENTIONS
-
+        chosen_transport(self.name, self.transport, self.transports)
         if not self.input.is_file():
-            raise PreparationError("input file does not exist", got=str(self.input), where="--input")
+            raise PreparationError(
+                "input file does not exist", code="prepare.missing", got=str(self.input), where="--input"
+            )
         for root in self.video_roots:
             if not root.is_dir():
-                raise PreparationError("folder does not exist", got=str(root), where="--video-root")
+                raise PreparationError(
+                    "folder does not exist", code="prepare.missing", got=str(root), where="--video-root"
+                )
         if self.convention not in CONVENTIONS:
             raise PreparationError("unknown sampling convention", got=self.convention,
                                    allowed=", ".join(CONVENTIONS), where="--convention")  # fmt: skip
+
+    def licence(self) -> str | None:
+        """The terms of the published question set and its videos; None for files of any other origin."""
+        return PUBLISHED_LICENCE if self.dataset == DATASET and is_published(self.input) else None
 
     def items(self) -> Iterator[dict[str, Any]]:
         """One item a question."""
@@ -146,8 +163,6 @@ class CaprlSource:
     def _frames(
         self, video: str, clip: Any, digest: str, where: Where, media_root: Path
     ) -> tuple[list[dict[str, Any]], str]:
-        from nemo_gym_video.processors.sampling import sample_frames
-
         info, count = clip.info, self.num_frames or DEFAULT_FRAMES
         try:
             sample = sample_frames(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym_video.errors import Where
+from nemo_gym_video.prepare.mcqa_prompt import LETTERS
 from nemo_gym_video.prepare.outcome import Refusal
-from nemo_gym_video.prepare.synthetic.questions import LETTERS
 
 # A letter A to J, maybe in parentheses, at the start of the text or after white space.
 _LABEL = re.compile(r"(?:^|(?<=\s))(?:\(([A-J])\)|([A-J])([.):]))", re.MULTILINE)

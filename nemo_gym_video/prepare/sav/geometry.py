@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
 
 from nemo_gym_video.tasks.tracking.masks import GRID, RleMask
 
@@ -55,8 +56,6 @@ def interior_point(mask: NDArray[np.bool_]) -> InteriorPoint | None:
     box = pixel_box(mask)
     if box is None:
         return None
-    from scipy.ndimage import distance_transform_edt
-
     left, top, right, bottom = box
     padded = np.pad(mask[top:bottom, left:right], 1)
     depth = np.asarray(distance_transform_edt(padded), dtype=np.float64)[1:-1, 1:-1]

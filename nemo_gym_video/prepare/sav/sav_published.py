@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from nemo_gym_video.errors import MediaDecodeError, RowError, Where
+from nemo_gym_video.media.image import read_image
+from nemo_gym_video.media.sources import blob_from_path
 from nemo_gym_video.prepare.outcome import Refusal
 from nemo_gym_video.prepare.whole_files import file_digest
 from nemo_gym_video.tasks.tracking.masks import RleMask, encode
@@ -23,6 +26,12 @@ STRIDE = 4
 """Video frames from one annotation to the next."""
 FPS = 24.0
 """Frames a second of the published videos."""
+
+PUBLISHED_LICENCE = (
+    "SA-V is published by Meta under CC BY 4.0: keep the attribution. Expressions of text-referred sets come "
+    "under their own publishers' terms."
+)
+_PUBLISHED_ID = re.compile(r"sav_\d{6}")
 
 Split = Literal["train", "val", "test"]
 Annotation = Literal["manual", "auto"]
@@ -88,6 +97,11 @@ def find_videos(root: Path, *, split: Split, annotation: Annotation = "manual") 
     ]
 
 
+def are_published(videos: Sequence[SavInput]) -> bool:
+    """Whether videos are those of SA-V: all named as its publisher names them (``sav_000001``)."""
+    return bool(videos) and all(_PUBLISHED_ID.fullmatch(video.video_id) for video in videos)
+
+
 def read_json_annotation(path: Path) -> SavAnnotation:
     """Read ``{id}_manual.json`` or ``{id}_auto.json``; every mask's run total is checked before use."""
     where = Where(file=path.name)
@@ -149,9 +163,6 @@ def read_png_annotation(folder: Path) -> SavAnnotation:
 
     A frame without a file is an absent object; annotation index k stands for video frame ``4 k``.
     """
-    from nemo_gym_video.media.image import read_image
-    from nemo_gym_video.media.sources import blob_from_path
-
     where = Where(file=folder.name)
     if not folder.is_dir():
         raise Refusal("missing", "annotation folder does not exist", got=str(folder), where=where)

@@ -25,7 +25,7 @@ from nemo_gym_video.prepare.outcome import Refusal
 from nemo_gym_video.prepare.row_parts import agent_ref, user_message
 from nemo_gym_video.prepare.sav.geometry import grid_box, interior_point, mask_pixels
 from nemo_gym_video.tasks.tracking.masks import RleMask
-from nemo_gym_video.tasks.tracking.prompts import PROMPT_VERSION, Target, frame_label, track_prompt
+from nemo_gym_video.tasks.tracking.prompts import PROMPT_VERSION, AskedObject, frame_label, track_prompt
 from nemo_gym_video.tasks.tracking.schema import Task
 
 _WINDOWS = 4
@@ -56,7 +56,7 @@ class TrackedObject:
     """One object of a row: ``column`` in the annotation, its reference, and its targets (row fields)."""
 
     column: int
-    reference: Target
+    reference: AskedObject
     targets: tuple[dict[str, Any], ...]
 
 
@@ -154,7 +154,7 @@ def _track(
     if task == "ref":
         if words is None:
             return "no_expression"
-        reference, first_asked, base = Target(id=number, expression=words), 0, 1
+        reference, first_asked, base = AskedObject(id=number, expression=words), 0, 1
     else:
         found = _reference(masks, task, rules, number)
         if isinstance(found, str):
@@ -173,7 +173,7 @@ def _track(
     return TrackedObject(column=column, reference=reference, targets=tuple(targets))
 
 
-def _reference(masks: Sequence[RleMask | None], task: Task, rules: TrackRules, number: int) -> Target | str:
+def _reference(masks: Sequence[RleMask | None], task: Task, rules: TrackRules, number: int) -> AskedObject | str:
     seen = False
     for frame, mask in enumerate(masks):
         if mask is None:
@@ -181,8 +181,8 @@ def _reference(masks: Sequence[RleMask | None], task: Task, rules: TrackRules, n
         point = interior_point(mask_pixels(mask))
         if point is not None and point.depth >= rules.min_depth and (frame == 0 or masks[0] is None):
             if task == "pt":
-                return Target(id=number, frame=frame, xy=point.xy)
-            return Target(id=number, frame=frame, bbox=_box(mask))
+                return AskedObject(id=number, frame=frame, xy=point.xy)
+            return AskedObject(id=number, frame=frame, bbox=_box(mask))
         seen = True
     return "thin_mask" if seen else "empty_mask"
 

@@ -7,12 +7,12 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nemo_gym_video.errors import PreparationError
 from nemo_gym_video.prepare.frame_folders import StoredFrames
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
-from nemo_gym_video.prepare.row_parts import check_text
+from nemo_gym_video.prepare.row_parts import Transport, check_text
 from nemo_gym_video.prepare.sav import sav_published
 from nemo_gym_video.prepare.sav.expressions import Expressions, read_expressions
 from nemo_gym_video.prepare.sav.sav_media import SavMedia, opened_folder, opened_train
@@ -20,6 +20,8 @@ from nemo_gym_video.prepare.sav.sav_published import STRIDE, SavAnnotation, SavI
 from nemo_gym_video.prepare.sav.sav_rows import TrackRules, Window, choose_window, track_row
 from nemo_gym_video.prepare.whole_files import stable_seed
 from nemo_gym_video.tasks.tracking.schema import Task
+
+DATASET = "SA-V"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +39,10 @@ class SavSource:
     rules: TrackRules = field(default_factory=TrackRules)
     rows_per_video: int = 1
     seed: int = 0
-    dataset: str = "SA-V"
+    dataset: str = DATASET
 
     name = "sav"
+    transports: ClassVar[tuple[Transport, ...]] = ("stills",)
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON, for the report and the identity of a resumed job."""
@@ -48,9 +51,18 @@ class SavSource:
     def check(self) -> None:
         """Refuse settings that cannot work, before any input is read."""
         if not self.root.is_dir():
-            raise PreparationError("folder does not exist", got=str(self.root), where="--root")
+            raise PreparationError(
+                "folder does not exist", code="prepare.missing", got=str(self.root), where="--root"
+            )
         if self.task == "ref" and self.expressions is None:
             raise PreparationError("task ref needs expressions", allowed="a JSON file", where="--expressions")
+
+    def licence(self) -> str | None:
+        """The terms of SA-V when every video is one of its own, by its name; None for other videos."""
+        if self.dataset != DATASET:
+            return None
+        videos = sav_published.find_videos(self.root, split=self.split, annotation=self.annotation)
+        return sav_published.PUBLISHED_LICENCE if sav_published.are_published(videos) else None
 
     def items(self) -> Iterator[dict[str, Any]]:
         """One item a video and variant, small enough to send to a worker."""

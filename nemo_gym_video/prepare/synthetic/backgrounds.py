@@ -9,8 +9,10 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import av
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from nemo_gym_video.errors import PreparationError
 
@@ -45,9 +47,6 @@ def real_clips_installed() -> bool:
 @cache
 def real_frames(name: str, size: tuple[int, int]) -> Frames:
     """All frames of a real clip, cut at the centre and scaled to ``size`` (w, h); uint8 [n, h, w, 3]."""
-    import av
-    from PIL import Image
-
     width, height = size
     frames = []
     with av.open(str(real_clip_path(name))) as container:
@@ -89,8 +88,6 @@ def rendered(seed: Sequence[int], *, size: tuple[int, int]) -> Iterator[Frames]:
 
 def _texture(rng: np.random.Generator, width: int, height: int) -> NDArray[np.float64]:
     """Sum of smooth noise at three scales, 60..170, float [height, width]."""
-    from PIL import Image
-
     total = np.zeros((height, width))
     for cells, weight in ((4, 0.55), (12, 0.3), (40, 0.15)):
         noise = Image.fromarray(rng.uniform(0, 1, size=(cells, cells)).astype(np.float32), mode="F")

@@ -22,16 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nemo_gym_video.prepare.mcqa_prompt import option_lines
+from nemo_gym_video.prepare.sav.sav_published import STRIDE
 from nemo_gym_video.prepare.synthetic import backgrounds
 from nemo_gym_video.prepare.synthetic.ask import LetterDeck, montage_questions, scene_questions
 from nemo_gym_video.prepare.synthetic.encode import ClipForm, write_clip
-from nemo_gym_video.prepare.synthetic.questions import Question, expression, option_lines
-from nemo_gym_video.prepare.synthetic.scene import FPS, Plan, Scene, design_scene, paint
+from nemo_gym_video.prepare.synthetic.questions import Question, expression
+from nemo_gym_video.prepare.synthetic.scene import FPS, Scene, SpriteTiming, design_scene, paint
 from nemo_gym_video.prepare.whole_files import dump_line, write_text
 from nemo_gym_video.tasks.tracking.masks import RleMask, encode
-
-STRIDE = 4
-"""SA-V annotates every 4th video frame: 24 fps video, 6 fps annotation."""
 
 SYNTHETIC = "synthetic"
 """What rows made from these clips give as their data set."""
@@ -89,29 +88,30 @@ def synthesize(
         visible = write_scene(path, scene, background)
         lines.append(_caption_row(path, output_dir, scene_questions(scene, visible, deck)))
         expressions += _expressions(video_id, scene)
-    for index, (video_id, form) in enumerate(HARD.items() if hard else ()):
-        scene = hard_scene(video_id, seed, size=size, seconds=seconds)
-        write_scene(
-            clips / "hard" / f"{video_id}.mp4", scene, scene_footage([seed, index], size=size, real=False), form
-        )
-        expressions += _expressions(video_id, scene)
+    if hard:
+        expressions += _write_hard(clips / "hard", seed, size=size, seconds=seconds)
     montage_ids = tuple(f"montage_{index:06d}" for index in range(1, montages + 1))
     for index, video_id in enumerate(montage_ids):
         path = output_dir / "montage" / f"{video_id}.mp4"
         frames, questions = ask_montage([seed, 1 << 20, index], size=size, seconds=seconds, real=real, deck=deck)
         write_clip(path, iter(frames), fps=FPS)
         lines.append(_caption_row(path, output_dir, questions))
-    made = SyntheticSet(
-        root=output_dir,
-        sav_root=clips,
-        questions=output_dir / "caprl.jsonl",
-        expressions=output_dir / "expressions.json",
-        scene_ids=scene_ids,
-        montage_ids=montage_ids,
-    )
-    write_text(made.questions, "".join(dump_line(line) for line in lines))
-    write_text(made.expressions, json.dumps(expressions, indent=1) + "\n")
-    return made
+    asked, words = output_dir / "caprl.jsonl", output_dir / "expressions.json"
+    write_text(asked, "".join(dump_line(line) for line in lines))
+    write_text(words, json.dumps(expressions, indent=1) + "\n")
+    return SyntheticSet(root=output_dir, sav_root=clips, questions=asked, expressions=words,
+                        scene_ids=scene_ids, montage_ids=montage_ids)  # fmt: skip
+
+
+def _write_hard(folder: Path, seed: int, *, size: tuple[int, int], seconds: float) -> list[dict[str, Any]]:
+    """Write the clips of ``HARD``; returns the expressions of their shapes."""
+    expressions = []
+    for index, (video_id, form) in enumerate(HARD.items()):
+        scene = hard_scene(video_id, seed, size=size, seconds=seconds)
+        footage = scene_footage([seed, index], size=size, real=False)
+        write_scene(folder / f"{video_id}.mp4", scene, footage, form)
+        expressions += _expressions(video_id, scene)
+    return expressions
 
 
 def hard_scene(video_id: str, seed: int, *, size: tuple[int, int], seconds: float) -> Scene:
@@ -131,13 +131,13 @@ def default_scene(seed: list[int], *, size: tuple[int, int], seconds: float) -> 
     """Three shapes: one stays, one leaves late, one enters after the start."""
     total = round(seconds * FPS)
     rng = np.random.default_rng([*seed, 7])
-    plans = [
-        Plan(),
-        Plan(leave=int(total * rng.uniform(0.6, 0.75))),
-        Plan(enter=int(total * rng.uniform(0.15, 0.4))),
+    timings = [
+        SpriteTiming(),
+        SpriteTiming(leave=int(total * rng.uniform(0.6, 0.75))),
+        SpriteTiming(enter=int(total * rng.uniform(0.15, 0.4))),
     ]
     order = rng.permutation(3)
-    return design_scene(seed, size=size, total=total, plans=[plans[place] for place in order])
+    return design_scene(seed, size=size, total=total, timings=[timings[place] for place in order])
 
 
 def scene_footage(seed: list[int], *, size: tuple[int, int], real: bool) -> Iterator[NDArray[np.uint8]]:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the four environments from synthetic clips, through the preparation code: demos, tests, examples."""
+"""Rows of all environments from synthetic clips, through the preparation code: for demos, tests and examples."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
+from nemo_gym_video.messages import group_media, iter_media_parts, media_mode
 from nemo_gym_video.prepare.sav.sav_rows import TrackRules
-from nemo_gym_video.prepare.sav.sav_source import SavSource
-from nemo_gym_video.prepare.synthetic.clips import SYNTHETIC, SyntheticSet, synthesize
+from nemo_gym_video.prepare.synthetic.clips import SyntheticSet, synthesize
+from nemo_gym_video.prepare.synthetic.multi_turn_rows import explorer_row, stream_row
 from nemo_gym_video.prepare.synthetic.questions import read_question
+from nemo_gym_video.prepare.synthetic.suite import question_source, track_source
 from nemo_gym_video.prepare.whole_files import dump_line, write_text
 from nemo_gym_video.tasks.tracking.schema import Task
 
@@ -24,6 +26,8 @@ ENVIRONMENTS: dict[str, Task | None] = {
     "sav_box_tracks": "box",
     "sav_ref_tracks": "ref",
 }
+MULTI_TURN = ("clip_explorer", "sav_stream")
+_CHUNK = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +75,7 @@ def demo_rows(
 def _tracks(
     native: SyntheticSet, output: Path, task: Task, rules: TrackRules, seed: int
 ) -> Iterator[dict[str, Any]]:
-    source = SavSource(
-        root=native.sav_root,
-        task=task,
-        expressions=native.expressions if task == "ref" else None,
-        rules=rules,
-        rows_per_video=4,
-        seed=seed,
-        dataset=SYNTHETIC,
-    )
+    source = track_source(native.root, task, rules=rules, seed=seed, rows_per_video=4)
     items = sorted(source.items(), key=lambda item: int(item["variant"]))
     for item in items:
         for outcome in source.prepare(item, output):
@@ -90,18 +86,8 @@ def _tracks(
 def _questions(
     native: SyntheticSet, output: Path, count: int, question_frames: int, seed: int
 ) -> Iterator[dict[str, Any]]:
-    def source(transport: Any) -> CaprlSource:
-        return CaprlSource(
-            input=native.questions,
-            video_roots=(native.root,),
-            transport=transport,
-            num_frames=question_frames,
-            copy_videos=True,
-            seed=seed,
-            dataset=SYNTHETIC,
-        )
-
-    video, frames = source("video"), source("frames")
+    video = question_source(native.root, transport="video", num_frames=question_frames, seed=seed)
+    frames = replace(video, transport="frames")
     for number, item in enumerate(_balanced(list(video.items()), count)):
         chosen = video if number % 2 == 0 else frames
         for outcome in chosen.prepare(item, output):
@@ -124,3 +110,30 @@ def _traits(item: Mapping[str, Any]) -> list[tuple[str, Any]]:
     question = read_question(fields["question"])
     kind = None if question is None else question.kind
     return [("letter", fields["answer"]), ("kind", kind), ("video", item["line"])]
+
+
+def multi_turn_demo_rows(made: DemoRows, *, per_environment: int) -> DemoRows:
+    """Write up to ``per_environment`` rows for each multi-turn environment beside the single-turn ones.
+
+    ``clip_explorer`` rows come from the questions about a native video, ``sav_stream`` rows alternate between
+    points and boxes, in chunks of 6 frames.
+    """
+    questions = [row for row in _read(made.files["caprl_mcqa"]) if _mode(row) == "native_video"]
+    pairs = zip(_read(made.files["sav_pt_tracks"]), _read(made.files["sav_box_tracks"]), strict=False)
+    tracks = [row for pair in pairs for row in pair]
+    rows = {
+        "clip_explorer": [explorer_row(row) for row in questions[:per_environment]],
+        "sav_stream": [stream_row(row, chunk=_CHUNK) for row in tracks[:per_environment]],
+    }
+    files = {name: made.media_root / f"{name}.jsonl" for name in MULTI_TURN}
+    for name, file in files.items():
+        write_text(file, "".join(dump_line(row) for row in rows[name]))
+    return DemoRows(media_root=made.media_root, files=files)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def _mode(row: Mapping[str, Any]) -> str:
+    return media_mode(group_media(iter_media_parts(row["responses_create_params"]["input"])))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,8 +37,6 @@ def write_clip(
     codec's version (with rate control, x264 gave different bytes from run to run). A key frame stands at least
     every second. ``frames`` are as displayed, whatever the ``form``.
     """
-    import av
-
     count, form = 0, form or ClipForm()
     # Half frames as ticks, so that uneven times are whole.
     base = Fraction(1, 2 * fps)

@@ -8,10 +8,11 @@ Times are seconds from the first frame. ``read_*`` functions return None for any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
+
+from nemo_gym_video.prepare.mcqa_prompt import LETTERS
 
 QuestionKind = Literal[
     "hardest_cut", "brightest_second", "darkest_second", "last_colour", "enter_time", "leave_time"
@@ -38,11 +39,6 @@ _BODIES: dict[QuestionKind, str] = {
     "enter_time": "when does the {subject} first appear?",
     "leave_time": "when does the {subject} leave the picture for good?",
 }
-
-LETTERS = "ABCDEFGHIJ"
-
-BOXED_INSTRUCTION = r"Please put the final answer within \boxed{...}."
-"""The closing line of every multiple-choice prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,23 +124,3 @@ def read_time(option: str) -> float | None:
         return float(words[0])
     except ValueError:
         return None
-
-
-def option_lines(options: Sequence[str]) -> str:
-    """Lettered options, one a line: ``A. 1.0 s``."""
-    return "\n".join(f"{letter}. {text}" for letter, text in zip(LETTERS, options, strict=False))
-
-
-def read_options(prompt: str) -> list[tuple[str, str]]:
-    """The (letter, text) pairs of ``option_lines`` in a prompt: consecutive letters from A, one a line."""
-    found: list[tuple[str, str]] = []
-    for line in prompt.splitlines():
-        label, separator, text = line.strip().partition(". ")
-        if separator and len(found) < len(LETTERS) and label == LETTERS[len(found)]:
-            found.append((label, text.strip()))
-    return found
-
-
-def mcqa_prompt(question: str, options: Sequence[str]) -> str:
-    """The text part of a multiple-choice row: question, lettered options, boxed instruction."""
-    return f"{question}\n{option_lines(options)}\n{BOXED_INSTRUCTION}"

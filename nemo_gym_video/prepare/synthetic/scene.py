@@ -45,7 +45,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SpriteTiming:
     """When a sprite is there: enters at frame ``enter`` (0: there from the start), heads out at ``leave`` (None:
     stays to the end)."""
 
@@ -58,49 +58,55 @@ def design_scene(
     *,
     size: tuple[int, int],
     total: int,
-    plans: Sequence[Plan],
+    timings: Sequence[SpriteTiming],
     speed: tuple[float, float] = (0.03, 0.05),
     radius: tuple[float, float] = (0.15, 0.19),
 ) -> Scene:
-    """Draw one scene from ``seed``: one sprite a plan, colours all different.
+    """Draw one scene from ``seed``: one sprite a timing, colours all different.
 
     ``speed`` is the range of the movement a 6 fps step as a share of the width, ``radius`` the range of the radius
     as a share of the height.
     """
     rng = np.random.default_rng(list(seed))
-    colours = rng.permutation(list(COLOURS))[: len(plans)]
-    shapes = rng.choice(SHAPES, size=len(plans))
+    colours = rng.permutation(list(COLOURS))[: len(timings)]
+    shapes = rng.choice(SHAPES, size=len(timings))
     sprites = []
-    for plan, colour, shape in zip(plans, colours, shapes, strict=True):
+    for timing, colour, shape in zip(timings, colours, shapes, strict=True):
         reach = float(rng.uniform(*radius)) * size[1]
         pace = float(rng.uniform(*speed)) * size[0] * 6 / FPS
-        poses = _poses(rng, size=size, total=total, plan=plan, radius=reach, pace=pace)
+        poses = _poses(rng, size=size, total=total, timing=timing, radius=reach, pace=pace)
         texture = rng.choice(np.array([0.5, 0.75, 1.0]), size=(_TEXTURE_CELLS, _TEXTURE_CELLS))
         sprites.append(Sprite(colour=str(colour), shape=str(shape), poses=poses, texture=texture))
     return Scene(size=size, total=total, sprites=tuple(sprites))
 
 
 def _poses(
-    rng: np.random.Generator, *, size: tuple[int, int], total: int, plan: Plan, radius: float, pace: float
+    rng: np.random.Generator,
+    *,
+    size: tuple[int, int],
+    total: int,
+    timing: SpriteTiming,
+    radius: float,
+    pace: float,
 ) -> NDArray[np.float64]:
     """A path that bounces off the borders, with a straight way in at ``enter`` and out at ``leave``."""
     extent = np.array(size, dtype=np.float64)
     low, high = np.full(2, radius * 0.9), extent - radius * 0.9
     position = rng.uniform(low, high)
     heading = _heading(rng)
-    if plan.enter > 0:
+    if timing.enter > 0:
         position, heading = _way_in(rng, extent=extent, radius=radius)
     angle, turn = rng.uniform(0, 2 * math.pi), rng.choice([-1, 1]) * rng.uniform(0.25, 0.75) / FPS
     swell, phase = rng.uniform(0.06, 0.14), rng.uniform(0, 2 * math.pi)
     poses = np.empty((total, 4))
     for frame in range(total):
-        if frame < plan.enter:
+        if frame < timing.enter:
             poses[frame] = (-4 * radius, -4 * radius, 0.0, radius)
             continue
         scale = 1 + swell * math.sin(phase + 2 * math.pi * frame / (3 * FPS))
         poses[frame] = (*position, angle + turn * frame, radius * scale)
-        if plan.leave is not None and frame >= plan.leave:
-            heading = _way_out(position, extent) if frame == plan.leave else heading
+        if timing.leave is not None and frame >= timing.leave:
+            heading = _way_out(position, extent) if frame == timing.leave else heading
             position = position + heading * pace * 1.25
             continue
         position = position + heading * pace
@@ -190,8 +196,3 @@ def outline(shape: str, u: NDArray[np.float64], v: NDArray[np.float64]) -> NDArr
     distance, turn = np.hypot(u, v), np.arctan2(v, u)
     spoke = np.abs((turn * 5 / (2 * math.pi)) % 1 - 0.5) * 2
     return distance <= 0.55 + 0.43 * spoke
-
-
-def visible_frames(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which frames show anything of each sprite; bool [sprites, frames] from masks [frames, sprites, h, w]."""
-    return masks.any(axis=(2, 3)).T

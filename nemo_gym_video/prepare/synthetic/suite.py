@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nemo_gym_video.errors import PreparationError
-from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource, Transport
+from nemo_gym_video.prepare.caprl.caprl_source import CaprlSource
+from nemo_gym_video.prepare.row_parts import Transport
 from nemo_gym_video.prepare.sav.sav_rows import TrackRules
 from nemo_gym_video.prepare.sav.sav_source import SavSource
 from nemo_gym_video.prepare.synthetic.clips import SYNTHETIC, synthesize
@@ -40,11 +41,13 @@ def render_once(native: Path, suite: SuiteSettings, *, resume: bool) -> None:
     mark = native / _MARK
     if mark.exists():
         if not resume:
-            raise PreparationError("output folder already holds clips", got=str(native),
+            raise PreparationError("output folder already holds clips", code="prepare.output", got=str(native),
                                    allowed="an empty folder, or --resume")  # fmt: skip
         if json.loads(mark.read_text("utf-8")) == record:
             return
-        raise PreparationError("clips there were rendered with other settings", got=str(native))
+        raise PreparationError(
+            "clips there were rendered with other settings", code="prepare.output", got=str(native)
+        )
     if native.exists():
         remove_leftovers(native)
     synthesize(
@@ -63,25 +66,35 @@ def render_once(native: Path, suite: SuiteSettings, *, resume: bool) -> None:
 def suite_sources(native: Path, suite: SuiteSettings) -> dict[str, CaprlSource | SavSource]:
     """The preparations of the suite by environment."""
     rules = TrackRules(num_frames=suite.num_frames, max_objects=2)
-    root, words = native / "sav_train", native / "expressions.json"
     return {
-        "caprl_mcqa": CaprlSource(
-            input=native / "caprl.jsonl",
-            video_roots=(native,),
-            transport=suite.transport,
-            copy_videos=True,
-            seed=suite.seed,
-            dataset=SYNTHETIC,
-        ),
-        **{
-            f"sav_{task}_tracks": SavSource(
-                root=root,
-                task=task,
-                expressions=words if task == "ref" else None,
-                rules=rules,
-                seed=suite.seed,
-                dataset=SYNTHETIC,
-            )
-            for task in TASKS
-        },
+        "caprl_mcqa": question_source(native, transport=suite.transport, seed=suite.seed),
+        **{f"sav_{task}_tracks": track_source(native, task, rules=rules, seed=suite.seed) for task in TASKS},
     }
+
+
+def question_source(
+    native: Path, *, transport: Transport, seed: int, num_frames: int | None = None
+) -> CaprlSource:
+    """The questions about the clips in ``native``, with the videos copied into the output."""
+    return CaprlSource(
+        input=native / "caprl.jsonl",
+        video_roots=(native,),
+        transport=transport,
+        num_frames=num_frames,
+        copy_videos=True,
+        seed=seed,
+        dataset=SYNTHETIC,
+    )
+
+
+def track_source(native: Path, task: Task, *, rules: TrackRules, seed: int, rows_per_video: int = 1) -> SavSource:
+    """The tracking clips in ``native``."""
+    return SavSource(
+        root=native / "sav_train",
+        task=task,
+        expressions=native / "expressions.json" if task == "ref" else None,
+        rules=rules,
+        rows_per_video=rows_per_video,
+        seed=seed,
+        dataset=SYNTHETIC,
+    )

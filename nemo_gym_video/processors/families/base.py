@@ -263,8 +263,7 @@ def at_item(index: int) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        place = Where(item=index)
-        raise RowError(error.problem, got=error.got, allowed=error.allowed, where=place) from error
+        raise error.at(Where(item=index)) from error
 
 
 def only(candidates: Iterable[Region], target_tokens: int) -> tuple[Grid, Grid] | None:

@@ -51,7 +51,9 @@ class HfSettings(ProcessorSettings):
                 "family 'hf' needs a folder", allowed="setting 'path', or a folder's name"
             )
         if not (Path(self.path) / "preprocessor_config.json").is_file():
-            raise ProcessorSettingsError("folder holds no preprocessor_config.json", got=self.path)
+            raise ProcessorSettingsError(
+                "folder holds no preprocessor_config.json", code="processor.checkpoint", got=self.path
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -87,25 +89,27 @@ def _transformers_version() -> str:
     try:
         return importlib.metadata.version("transformers")
     except importlib.metadata.PackageNotFoundError as error:
-        raise ProcessorSettingsError("family 'hf' needs transformers: pip install 'nemo-gym-video[hf]'") from error
+        raise ProcessorSettingsError(
+            "family 'hf' needs transformers: pip install 'nemo-gym-video[hf]'", code="processor.extra"
+        ) from error
 
 
 @lru_cache(maxsize=16)
 def _processor(path: str, fingerprint: str) -> Any:
     """The folder's image processor; ``fingerprint`` tells a changed folder from the one in the cache."""
-    from transformers import AutoImageProcessor
+    from transformers import AutoImageProcessor  # extra: hf
 
     try:
         return AutoImageProcessor.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
         raise ProcessorSettingsError(
-            f"transformers cannot load the image processor ({error})", got=path
+            f"transformers cannot load the image processor ({error})", code="processor.checkpoint", got=path
         ) from error
 
 
 @lru_cache(maxsize=4096)
 def _ask(path: str, fingerprint: str, width: int, height: int, tile_tokens: int | None) -> Region:
-    import numpy as np
+    import numpy as np  # start-up: only this family needs it
 
     processor = _processor(path, fingerprint)
     blank = np.zeros((height, width, 3), dtype=np.uint8)

@@ -4,10 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SkipValidation,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from nemo_gym_video.errors import RowError, Where
+from nemo_gym_video.validation import refusal, row_errors
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed"]
 GRADING_MODES: tuple[str, ...] = get_args(GradingMode)
@@ -15,13 +28,54 @@ LETTERS = "ABCDEFGHIJ"
 _LETTERS = frozenset(LETTERS)
 
 
-@dataclass(frozen=True, slots=True)
-class BoxedRow:
+def _option(value: Any) -> tuple[str, str]:
+    if type(value) is dict and len(value) == 1:
+        ((letter, text),) = value.items()
+        if type(text) is str and letter in _LETTERS:
+            return letter, text
+    raise refusal("option does not fit", allowed='{"A": "text"}, letters A to J')
+
+
+_OPTIONS = TypeAdapter(Annotated[list[Annotated[Any, PlainValidator(_option)]], Field(min_length=2)])
+
+
+def _by_letter(given: Any) -> Mapping[str, str]:
+    options: dict[str, str] = {}
+    for place, (letter, text) in enumerate(_OPTIONS.validate_python(given)):
+        if letter in options:
+            raise refusal("option letter repeats", field=f"[{place}]", got=letter, allowed="each letter once")
+        options[letter] = text
+    return options
+
+
+Options = Annotated[
+    Mapping[str, str],
+    PlainValidator(_by_letter, json_schema_input_type=Annotated[list[dict[str, str]], Field(min_length=2)]),
+]
+"""Option texts by letter; in the row a list of objects with one key each, so that their order is kept."""
+
+
+class BoxedRow(BaseModel):
     """Option texts by letter in their order, the right letter, and the row's own grading mode if it has one."""
 
-    options: Mapping[str, str]
-    expected_answer: str
-    grading_mode: GradingMode | None = None
+    model_config = ConfigDict(frozen=True)
+
+    options: Options = Field(
+        description="Options in their order, each an object with one key: a letter A to J, its text."
+    )
+    expected_answer: StrictStr = Field(description="The right option's letter.", min_length=1, max_length=1)
+    grading_mode: GradingMode | None = Field(default=None, description="Overrides the server's grading mode.")
+    metadata: SkipValidation[dict[str, Any] | None] = Field(
+        default=None, description="Where the row comes from.", repr=False
+    )
+
+    @field_validator("expected_answer", mode="before")
+    @classmethod
+    def _is_an_option(cls, value: object, info: ValidationInfo) -> object:
+        options = info.data.get("options")
+        if options and isinstance(value, str) and value not in options:
+            raise refusal("expected_answer is not one of the options", allowed=" ".join(options))
+        return value
 
 
 def boxed_row(row: object, *, where: Where | None = None) -> BoxedRow:
@@ -30,53 +84,15 @@ def boxed_row(row: object, *, where: Where | None = None) -> BoxedRow:
     Raises:
         RowError: the first problem of the row.
     """
-    found, problems = check_boxed_row(row, where=where)
-    if found is None:
-        raise problems[0]
-    return found
+    try:
+        return BoxedRow.model_validate(row)
+    except ValidationError as error:
+        raise row_errors(error, where)[0] from error
 
 
 def check_boxed_row(row: object, *, where: Where | None = None) -> tuple[BoxedRow | None, list[RowError]]:
     """The row, or ``None`` and everything that is wrong with it."""
-    if type(row) is not dict and not isinstance(row, Mapping):
-        return None, [RowError("row is no JSON object", got=type(row).__name__, where=where)]
-    problems: list[RowError] = []
-    options = _options(row.get("options"), problems, where)
-    expected = row.get("expected_answer")
-    if options and not (isinstance(expected, str) and expected in options):
-        problems.append(RowError("expected_answer is not one of the options", got=expected,
-                                 allowed=" ".join(options), where=where))  # fmt: skip
-    mode = row.get("grading_mode")
-    if mode is not None and (not isinstance(mode, str) or mode not in GRADING_MODES):
-        problems.append(RowError("grading_mode is unknown", got=mode, allowed=" or ".join(GRADING_MODES),
-                                 where=where))  # fmt: skip
-    if problems:
-        return None, problems
-    return BoxedRow(options, cast("str", expected), cast("GradingMode | None", mode)), []
-
-
-def _options(given: object, problems: list[RowError], where: Where | None) -> dict[str, str]:
-    if not isinstance(given, list | tuple) or len(given) < 2:
-        problems.append(RowError("options is no list of two or more", got=given, where=where))
-        return {}
-    options: dict[str, str] = {}
-    before = len(problems)
-    for option in given:
-        # The sound case first and in one line: this runs for every answer that is scored.
-        if type(option) is dict and len(option) == 1:
-            ((letter, text),) = option.items()
-            if type(text) is str and letter in _LETTERS and letter not in options:
-                options[letter] = text
-                continue
-        problem = _option_problem(option, options)
-        problems.append(RowError(problem, got=option, allowed='{"A": "text"}, letters A to J', where=where))
-    return options if len(problems) == before else {}
-
-
-def _option_problem(option: Any, seen: Mapping[str, str]) -> str:
-    if type(option) is not dict or len(option) != 1:
-        return "option is no object with one key"
-    letter = next(iter(option))
-    if letter not in _LETTERS:
-        return "option key is no single letter"
-    return "option text is no string" if letter not in seen else "option letter repeats"
+    try:
+        return BoxedRow.model_validate(row), []
+    except ValidationError as error:
+        return None, row_errors(error, where)

@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, Protocol, get_args
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, ValidationError
 
 from nemo_gym_video.errors import RowError, Where
 from nemo_gym_video.messages import CACHED_FRAMES_PREFIX, FrameManifest, image_part, text_part, video_part
@@ -35,9 +36,11 @@ from nemo_gym_video.tasks.clip_explorer.requests import (
 )
 from nemo_gym_video.tasks.observation import Observation, turns_of
 from nemo_gym_video.tasks.task import Answer, Episode
+from nemo_gym_video.validation import ClosedModel, row_errors
 
 Transport = Literal["manifest", "clip", "images"]
 Pixels = NDArray[np.uint8]
+StrictPositive = Annotated[int, Field(strict=True, gt=0)]
 
 _SHOWN_TIME = re.compile(r"-?\d+\.\d\d(?=, | s\.)")
 _SLACK = 1e-6
@@ -72,31 +75,24 @@ class MediaWriter(Protocol):
         """URL of a still [h, w, 3]."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplorerLimits:
+class ExplorerLimits(ClosedModel):
     """What an episode may use: model turns in all, frames in one answer, frames of the overview."""
 
-    max_turns: int = 8
-    max_frames: int = 32
-    overview_frames: int = 8
-    crop_side: int = 512
-    transport: Transport = "manifest"
+    max_turns: StrictPositive = Field(default=8, description="Model turns, the final answer included.")
+    max_frames: StrictPositive = Field(default=32, description="Frames in one answer.")
+    overview_frames: StrictPositive = Field(default=8, description="Frames of the first observation.")
+    crop_side: StrictPositive = Field(default=512, description="Longer side of an enlarged crop, pixels.")
+    transport: Transport = Field(
+        default="manifest", description="How clips are sent: cached frames, a cut H.264 clip, or single images."
+    )
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, where: Where | None = None) -> ExplorerLimits:
         """Read a row's or a configuration's ``explorer`` block; unknown keys and bad values are refused."""
-        known = cls.__dataclass_fields__
-        for name, value in values.items():
-            if name not in known:
-                raise RowError("unknown explorer setting", got=name, allowed=", ".join(known), where=where)
-            if name == "transport":
-                if value not in get_args(Transport):
-                    raise RowError(
-                        "unknown transport", got=value, allowed=", ".join(get_args(Transport)), where=where
-                    )
-            elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise RowError(f"explorer setting {name} is no positive integer", got=value, where=where)
-        return cls(**values)
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise row_errors(error, where)[0] from error
 
 
 class ExplorerEpisode(Episode):

@@ -9,7 +9,7 @@ from nemo_gym_video.tasks.tracking.metrics import TapVid, tap_vid
 from nemo_gym_video.tasks.tracking.schema import Task, answer_schema, answer_validator
 from nemo_gym_video.tasks.tracking.scoring import score_tracks
 from nemo_gym_video.tasks.tracking.track_result import Cell, ObjectScore, TrackResult
-from nemo_gym_video.tasks.tracking.track_row import Target, TrackObject, TrackRow, check_track_row
+from nemo_gym_video.tasks.tracking.track_row import TrackObject, TrackRow, TrackTarget, check_track_row
 
 __all__ = [
     "Cell",
@@ -17,11 +17,11 @@ __all__ = [
     "RleMask",
     "Rules",
     "TapVid",
-    "Target",
     "Task",
     "TrackObject",
     "TrackResult",
     "TrackRow",
+    "TrackTarget",
     "answer_schema",
     "answer_validator",
     "check_track_row",

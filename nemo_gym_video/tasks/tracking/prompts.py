@@ -62,7 +62,7 @@ _FRAME_LABEL = re.compile(r"\s*Frame (\d{1,6}):\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class AskedObject:
     """One thing to track: its id, and a grid point, a grid box, or words, given in frame ``frame``."""
 
     id: int
@@ -84,7 +84,7 @@ def read_frame_label(text: str) -> int | None:
 
 
 def track_prompt(
-    task: Task, targets: Sequence[Target], *, first: int, last: int, fps: float, rng: random.Random
+    task: Task, targets: Sequence[AskedObject], *, first: int, last: int, fps: float, rng: random.Random
 ) -> str:
     """Word a tracking prompt for images labelled ``Frame first`` to ``Frame last``, shown at ``fps``.
 
@@ -112,14 +112,14 @@ def track_prompt(
     return "\n".join([*texts, f"{_SCHEMA}{schema}", rng.choice(_ANSWERS).format(**words)])
 
 
-def _targets_clause(task: Task, targets: Sequence[Target], rng: random.Random) -> str:
+def _targets_clause(task: Task, targets: Sequence[AskedObject], rng: random.Random) -> str:
     if task == "ref":
         lines = [f"{target.id}. {' '.join((target.expression or '').split())}" for target in targets]
         return "\n".join([rng.choice(_REF_HEADS), *lines])
     return f"{rng.choice(_VERBS)} {_listed([_place(task, target) for target in targets])}."
 
 
-def _place(task: Task, target: Target) -> str:
+def _place(task: Task, target: AskedObject) -> str:
     numbers = target.xy if task == "pt" else target.bbox
     inside = ", ".join(str(number) for number in numbers or ())
     late = f" in frame {target.frame}" if target.frame else ""
@@ -132,20 +132,20 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])}, and {words[-1]}"
 
 
-def read_track_prompt(text: str) -> tuple[Task, tuple[Target, ...]] | None:
+def read_track_prompt(text: str) -> tuple[Task, tuple[AskedObject, ...]] | None:
     """Task and targets of a prompt written by ``track_prompt``; None when the text asks for no tracking."""
     if "<answer>" not in text:
         return None
     points = tuple(
-        Target(id=int(m[1]), xy=(int(m[2]), int(m[3])), frame=int(m[4] or 0)) for m in _POINT.finditer(text)
+        AskedObject(id=int(m[1]), xy=(int(m[2]), int(m[3])), frame=int(m[4] or 0)) for m in _POINT.finditer(text)
     )
     if points:
         return "pt", points
     boxes = tuple(
-        Target(id=int(m[1]), bbox=(int(m[2]), int(m[3]), int(m[4]), int(m[5])), frame=int(m[6] or 0))
+        AskedObject(id=int(m[1]), bbox=(int(m[2]), int(m[3]), int(m[4]), int(m[5])), frame=int(m[6] or 0))
         for m in _BBOX.finditer(text)
     )
     if boxes:
         return "box", boxes
-    words = tuple(Target(id=int(m[1]), expression=m[2]) for m in _EXPRESSION.finditer(text))
+    words = tuple(AskedObject(id=int(m[1]), expression=m[2]) for m in _EXPRESSION.finditer(text))
     return ("ref", words) if words else None

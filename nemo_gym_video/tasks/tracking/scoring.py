@@ -12,7 +12,7 @@ from nemo_gym_video.tasks.tracking.assignment import assign_ids
 from nemo_gym_video.tasks.tracking.entries import AnswerRefused, Entry, Rules, read_tracks
 from nemo_gym_video.tasks.tracking.metrics import PointPair, TapVid, tap_vid
 from nemo_gym_video.tasks.tracking.track_result import Cell, ObjectScore, TrackReason, TrackResult, bad_track_row
-from nemo_gym_video.tasks.tracking.track_row import Target, TrackObject, TrackRow
+from nemo_gym_video.tasks.tracking.track_row import TrackObject, TrackRow, TrackTarget
 
 
 def score_tracks(
@@ -70,7 +70,7 @@ def score_entries(
     return _result(row, "scored", tracks, extras, absence_score)
 
 
-def cell_credit(target: Target, location: tuple[float, ...] | None, absence_score: float) -> float:
+def cell_credit(target: TrackTarget, location: tuple[float, ...] | None, absence_score: float) -> float:
     """What an answer for one cell earns: ``location`` as answered, ``None`` for absent."""
     if not target.visible:
         return absence_score if location is None else 0.0
@@ -107,7 +107,7 @@ class _Track:
 
     item: TrackObject
     predicted_id: int | str | None = None
-    targets: Mapping[int | str, Target] = field(init=False)
+    targets: Mapping[int | str, TrackTarget] = field(init=False)
     answers: dict[int | str, _Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class _Track:
             before.location, before.earned = entry.location, earned
         return 1
 
-    def cell(self, target: Target, absence_score: float) -> Cell:
+    def cell(self, target: TrackTarget, absence_score: float) -> Cell:
         """The result for one target."""
         answer = self.answers.get(target.frame)
         claimed_absent = answer is None and self.predicted_id is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nemo_gym_video.tasks.boxed import boxed_answer as boxed
 from nemo_gym_video.tasks.boxed.boxed_answer import score_boxed, score_boxed_row
-from nemo_gym_video.tasks.boxed.options import LETTERS, BoxedRow
+from nemo_gym_video.tasks.boxed.options import LETTERS, boxed_row
 
 OPTIONS = [{"A": "Black"}, {"B": "White"}, {"C": "A dog"}, {"D": "Not white"}]
 
@@ -211,5 +211,5 @@ def test_no_row_raises(options: Any, expected: Any, mode: Any) -> None:
 
 
 def test_letters_beyond_the_options_are_text() -> None:
-    row = BoxedRow({"A": "x", "B": "y"}, "B")
+    row = boxed_row({"options": [{"A": "x"}, {"B": "y"}], "expected_answer": "B"})
     assert score_boxed_row(r"\boxed{B. C}", row).letter == "B"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym_video.alignment.expectations import video_runs
+from nemo_gym_video.alignment.run_counts import video_runs
 from nemo_gym_video.alignment.runs import Run
-from nemo_gym_video.alignment.turn_shares import Need, assign_runs, carried_count
+from nemo_gym_video.alignment.shares import Wanted, assign_runs, carried_count
 from nemo_gym_video.processors.families.nemotron_omni import NemotronOmniSettings
 from nemo_gym_video.processors.presets import load_settings
 
@@ -21,17 +21,17 @@ def runs_of(count: int) -> tuple[Run, ...]:
     return tuple(Run(10 * place, place % 3 + 1, 9) for place in range(count))
 
 
-def image() -> Need:
-    return Need(kind="image", runs=1)
+def image() -> Wanted:
+    return Wanted(lengths=None, is_video=False)
 
 
-def video(runs: int | None) -> Need:
-    return Need(kind="video", runs=runs)
+def video(runs: int | None) -> Wanted:
+    return Wanted(lengths=None, is_video=True, number=runs)
 
 
-def possible_splits(needs: Sequence[Need], count: int) -> list[tuple[int, ...]]:
+def possible_splits(needs: Sequence[Wanted], count: int) -> list[tuple[int, ...]]:
     """All numbers of runs an item, by brute force: as many as known, at least one, ``count`` together."""
-    choices = [[need.runs] if need.runs is not None else range(1, count + 1) for need in needs]
+    choices = [[need.count] if need.count is not None else range(1, count + 1) for need in needs]
     return [split for split in itertools.product(*choices) if sum(split) == count]
 
 
@@ -40,31 +40,31 @@ needs_lists = st.lists(st.sampled_from([image(), image(), video(1), video(2), vi
 
 @settings(max_examples=400, deadline=None)
 @given(needs_lists, st.integers(0, 9))
-def test_what_is_given_is_what_every_possible_split_agrees_on(needs: list[Need], count: int) -> None:
+def test_what_is_given_is_what_every_possible_split_agrees_on(needs: list[Wanted], count: int) -> None:
     splits = possible_splits(needs, count)
     if not splits:
         return
     shares = assign_runs(needs, runs_of(count))
-    assert shares.left_over == ()
-    for place, own in enumerate(shares.runs):
+    assert shares.surplus == ()
+    for place, own in enumerate(shares.shares):
         ranges = {(sum(split[:place]), sum(split[: place + 1])) for split in splits}
         if own is None:
-            assert [need.runs for need in needs].count(None) > 1
+            assert [need.count for need in needs].count(None) > 1
             continue
-        assert len(ranges) == 1 or [need.runs for need in needs].count(None) > 1
+        assert len(ranges) == 1 or [need.count for need in needs].count(None) > 1
         assert own == runs_of(count)[slice(*ranges.pop())]
 
 
 @settings(max_examples=400, deadline=None)
 @given(needs_lists, st.integers(0, 9), st.booleans())
-def test_no_run_is_given_twice_or_out_of_order(needs: list[Need], count: int, open_front: bool) -> None:
+def test_no_run_is_given_twice_or_out_of_order(needs: list[Wanted], count: int, open_front: bool) -> None:
     shares = assign_runs(needs, runs_of(count), open_front=open_front)
-    given_runs = [run for own in shares.runs for run in own or ()]
-    assert len(shares.runs) == len(needs)
+    given_runs = [run for own in shares.shares for run in own or ()]
+    assert len(shares.shares) == len(needs)
     assert [run.start for run in given_runs] == sorted({run.start for run in given_runs})
-    everything = {*given_runs, *shares.left_over}
+    everything = {*given_runs, *shares.surplus}
     assert everything <= set(runs_of(count))
-    assert None in shares.runs or everything == set(runs_of(count))
+    assert None in shares.shares or everything == set(runs_of(count))
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_no_run_is_given_twice_or_out_of_order(needs: list[Need], count: int, op
         ([], 2, []),
     ],
 )
-def test_numbers_that_do_not_add_up(needs: list[Need], count: int, right: list[int | None]) -> None:
+def test_numbers_that_do_not_add_up(needs: list[Wanted], count: int, right: list[int | None]) -> None:
     shares = assign_runs(needs, runs_of(count))
-    assert [None if own is None else len(own) for own in shares.runs] == right
+    assert [None if own is None else len(own) for own in shares.shares] == right
 
 
 def test_predicted_lengths_tell_which_end_is_missing() -> None:
     """With lengths the alignment's rule decides: the item whose runs are there keeps them."""
-    needs = [Need(kind="video", runs=2, run_lengths=(5, 5)), Need(kind="image", runs=1, run_lengths=(7,))]
+    needs = [Wanted(lengths=(5, 5), is_video=True), Wanted(lengths=(7,), is_video=False)]
     lost = assign_runs(needs, (Run(0, 5, 9), Run(10, 7, 9)))
-    assert [len(own or ()) for own in lost.runs] == [1, 1]
+    assert [len(own or ()) for own in lost.shares] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_predicted_lengths_tell_which_end_is_missing() -> None:
         ([image(), video(None)], 3, True, None),
     ],
 )
-def test_runs_carried_over_a_restart(needs: list[Need], count: int, older: bool, right: int | None) -> None:
+def test_runs_carried_over_a_restart(needs: list[Wanted], count: int, older: bool, right: int | None) -> None:
     assert carried_count(needs, runs_of(count), older=older) == right
 
 
