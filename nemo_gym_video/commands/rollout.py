@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -15,7 +16,7 @@ import typer
 from nemo_gym_video.errors import RowError, ServerStartError
 
 if TYPE_CHECKING:
-    from nemo_gym_video.launch.collection import Endpoint, Plan
+    from nemo_gym_video.launch.collection import Endpoint, RunPlan
     from nemo_gym_video.launch.tail import Results
 
 _SHOWN_PROBLEMS = 20
@@ -32,6 +33,10 @@ def rollout(
     processor: Annotated[
         str | None, typer.Option(help="Name or folder of the model's processor; counts are checked with it.")
     ] = None,
+    search_dir: Annotated[
+        list[Path] | None,
+        typer.Option(exists=True, file_okay=False, help="Folder with environments/NAME/ in it; repeatable."),
+    ] = None,
     num_repeats: Annotated[int, typer.Option(min=1, help="Rollouts a row.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Most rows to take from each input file.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts at a time.")] = 16,
@@ -47,7 +52,7 @@ def rollout(
     plan = _plan(
         environment, input, output, endpoint=_endpoint(model, model_url), media_root=media_root or [], limit=limit,
         processor=processor, num_repeats=num_repeats, concurrency=concurrency,
-        request={name: value for name, value in request.items() if value is not None},
+        request={name: value for name, value in request.items() if value is not None}, search_dir=search_dir or [],
     )  # fmt: skip
     raise typer.Exit(_run(plan))
 
@@ -69,6 +74,7 @@ def _on_terminate(*_: object) -> NoReturn:
 
 
 def _endpoint(model: str, model_url: str | None) -> Endpoint | None:
+    # start-up: only a run needs it.
     from nemo_gym_video.launch.collection import Endpoint, probe_endpoint
 
     if model_url is None:
@@ -96,13 +102,16 @@ def _endpoint(model: str, model_url: str | None) -> Endpoint | None:
 
 def _plan(
     names: list[str], rows: Path | None, output: Path, *, endpoint: Endpoint | None, media_root: list[Path],
-    limit: int | None, **settings: Any,
-) -> Plan:  # fmt: skip
+    limit: int | None, search_dir: Sequence[Path] = (), **settings: Any,
+) -> RunPlan:  # fmt: skip
+    # start-up: only a run needs it.
     from nemo_gym_video.launch.catalogue import load_environment
-    from nemo_gym_video.launch.collection import Plan
+    from nemo_gym_video.launch.collection import RunPlan
     from nemo_gym_video.launch.inputs import read_inputs
+    from nemo_gym_video.servers.gym_root import search_roots
 
-    environments = tuple(load_environment(name) for name in dict.fromkeys(names))
+    roots = search_roots(search_dir)
+    environments = tuple(load_environment(name, roots) for name in dict.fromkeys(names))
     agents = {agent.name for one in environments for agent in one.agents}
     if rows is not None:
         files: list[tuple[str | None, Path]] = [(next(iter(agents)) if len(agents) == 1 else None, rows)]
@@ -115,8 +124,8 @@ def _plan(
             "there are no rows to run", code="row.file", where=", ".join(str(file) for _, file in files)
         )
     _make_output(output)
-    return Plan(environments=environments, inputs=inputs, output=output, endpoint=endpoint,
-                media_roots=tuple(media_root), **settings)  # fmt: skip
+    return RunPlan(environments=environments, inputs=inputs, output=output, endpoint=endpoint,
+                media_roots=tuple(media_root), roots=roots, **settings)  # fmt: skip
 
 
 def _make_output(output: Path) -> None:
@@ -128,10 +137,12 @@ def _make_output(output: Path) -> None:
         ) from error
 
 
-def _run(plan: Plan) -> int:
+def _run(plan: RunPlan) -> int:
     """Run the plan, print the table and the problems; the exit code."""
+    # start-up: only a run needs it.
     from rich.console import Console
 
+    # start-up: only a run needs it.
     from nemo_gym_video.launch.collection import collect, running, write_record
 
     console = Console(stderr=True)
@@ -164,7 +175,8 @@ def _run(plan: Plan) -> int:
 class _progress:
     """A progress bar with an estimate, as a context that gives the function to call with results."""
 
-    def __init__(self, console: Any, plan: Plan) -> None:
+    def __init__(self, console: Any, plan: RunPlan) -> None:
+        # start-up: only a run needs it.
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
@@ -186,7 +198,8 @@ class _progress:
         self._bar.update(self._task, completed=results.done, mean=mean)
 
 
-def _print_table(plan: Plan, results: Results) -> None:
+def _print_table(plan: RunPlan, results: Results) -> None:
+    # start-up: only a run needs it.
     from rich.console import Console
     from rich.table import Table
 
@@ -207,14 +220,15 @@ def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _best_blind(plan: Plan, environment: str) -> float | None:
+def _best_blind(plan: RunPlan, environment: str) -> float | None:
+    # start-up: only a run needs it.
     from nemo_gym_video.tasks.blind_policies import best_blind
 
     own = {agent for agent, name in plan.agents.items() if name == environment}
     return best_blind(item.row for item in plan.inputs.rows if item.agent in own)
 
 
-def _print_problems(plan: Plan, results: Results | None) -> None:
+def _print_problems(plan: RunPlan, results: Results | None) -> None:
     lines = [str(problem) for problem in plan.inputs.problems]
     for problem, count in (results.problems if results else {}).items():
         lines.append(str(problem) + (f" ({count} rollouts)" if count > 1 else ""))

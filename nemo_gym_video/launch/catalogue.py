@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,79 +11,99 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from nemo_gym_video.errors import ServerStartError
-from nemo_gym_video.servers.gym_root import search_root
+from nemo_gym_video.servers.gym_root import is_environment_name, search_roots
 
 _AGENTS = "responses_api_agents"
-_EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInstance:
-    """One agent instance: its name, the implementation it runs, and the environment that defines it."""
+    """One agent instance: its name, the implementation it runs, and the environment that defines it.
+
+    ``media_roots`` are absolute folders; ``verifier`` is the instance name of its resources server.
+    """
 
     name: str
     implementation: str
     environment: str
-    media_roots: tuple[str, ...]
+    media_roots: tuple[Path, ...]
+    verifier: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class EnvironmentEntry:
     """One environment: its configuration file as Gym finds it, its agents, and (agent, file) of its examples."""
 
     name: str
     config_path: str
-    root: Path
+    folder: Path
     agents: tuple[AgentInstance, ...]
     examples: tuple[tuple[str, Path], ...]
-
-
-def search_roots() -> tuple[Path, ...]:
-    """Where environments are looked for: Gym's extra roots, the working directory, and this package's own."""
-    extra = [Path(root) for root in os.environ.get(_EXTRA_ROOTS, "").split(os.pathsep) if root]
-    return tuple(dict.fromkeys(root.absolute() for root in (*extra, Path.cwd(), search_root())))
 
 
 def environment_names(roots: Sequence[Path] | None = None) -> tuple[str, ...]:
     """Every environment under the search roots that runs the video agent or any other."""
     roots = search_roots() if roots is None else roots
-    found = {path.parent.name for root in roots for path in root.glob("environments/*/config.yaml")}
-    return tuple(sorted(found))
+    return tuple(sorted({name for root in roots for name in _names_in(root)}))
 
 
-def load_environment(name: str, roots: Sequence[Path] | None = None) -> Environment:
-    """Read one environment by name.
+def load_environment(name: str, roots: Sequence[Path] | None = None) -> EnvironmentEntry:
+    """Read one environment by name from the first of ``roots`` that has it.
 
     Raises:
-        ServerStartError: there is none of that name, or its configuration is no YAML mapping.
+        ServerStartError: none has it (what each has is said), or its configuration is not a YAML mapping.
     """
     roots = search_roots() if roots is None else roots
     relative = f"environments/{name}/config.yaml"
     root = next((root for root in roots if (root / relative).is_file()), None)
-    if root is None or "/" in name or name in ("", ".", ".."):
+    if root is None or not is_environment_name(name) or "/" in name:
         raise ServerStartError(
-            "no such environment",
-            code="environment.unknown",
-            got=name,
-            allowed=", ".join(environment_names(roots)),
+            "environment was not found", code="environment.unknown", got=name, allowed=_listing(roots)
         )
     configs = list(_configs(relative, roots))
     agents: dict[str, AgentInstance] = {}
     for path, config in configs:
         for instance, implementation, settings in _agent_blocks(config):
-            known = agents.get(instance)
-            agents[instance] = AgentInstance(
-                name=instance,
-                implementation=implementation,
-                environment=known.environment if known else Path(path).parent.name,
-                media_roots=tuple(settings.get("media_roots") or (known.media_roots if known else ())),
-            )
+            agents[instance] = _agent(instance, implementation, settings, path, roots, agents.get(instance))
     # What an environment declares itself stands for it; one that only includes others has theirs.
     examples = _examples(configs[-1][1], roots) or tuple(
         example for _, config in configs for example in _examples(config, roots)
     )
-    return Environment(
-        name=name, config_path=relative, root=root, agents=tuple(agents.values()), examples=examples
+    return EnvironmentEntry(
+        name=name,
+        config_path=relative,
+        folder=root / "environments" / name,
+        agents=tuple(agents.values()),
+        examples=examples,
+    )
+
+
+def _names_in(root: Path) -> list[str]:
+    return sorted(path.parent.name for path in root.glob("environments/*/config.yaml"))
+
+
+def _listing(roots: Sequence[Path]) -> str:
+    """What was found where, for a person."""
+    places = [f"{', '.join(names)} (in {root})" for root in roots if (names := _names_in(root))]
+    empty = [str(root) for root in roots if not _names_in(root)]
+    return "; ".join([*places, *([f"none below {', '.join(empty)}"] if empty else [])])
+
+
+def _agent(
+    instance: str, implementation: str, settings: Mapping[str, Any], path: str, roots: Sequence[Path],
+    known: AgentInstance | None,
+) -> AgentInstance:  # fmt: skip
+    """An agent's block of one configuration file, laid over what files before it said."""
+    environment = known.environment if known else Path(path).parent.name
+    folder = _resolve(f"environments/{settings.get('environment') or environment}", roots)
+    media_roots = tuple(folder / str(root) for root in settings.get("media_roots") or ())
+    verifier = settings.get("resources_server")
+    return AgentInstance(
+        name=instance,
+        implementation=implementation,
+        environment=environment,
+        media_roots=media_roots or (known.media_roots if known else ()),
+        verifier=verifier.get("name") if isinstance(verifier, Mapping) else known.verifier if known else None,
     )
 
 
@@ -107,7 +126,7 @@ def _configs(relative: str, roots: Sequence[Path]) -> Iterator[tuple[str, Mappin
             f"configuration cannot be read ({error})", code="environment.config", got=relative
         ) from error
     if not isinstance(config, Mapping):
-        raise ServerStartError("configuration is no YAML mapping", code="environment.config", got=relative)
+        raise ServerStartError("configuration is not a YAML mapping", code="environment.config", got=relative)
     for inner in config.get("config_paths") or ():
         yield from _configs(str(inner), roots)
     yield relative, config

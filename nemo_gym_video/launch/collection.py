@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym_video.errors import ServerStartError
-from nemo_gym_video.launch.catalogue import Environment, search_roots
+from nemo_gym_video.launch.catalogue import EnvironmentEntry
 from nemo_gym_video.launch.embedded_policy import start_baseline
-from nemo_gym_video.launch.gym_servers import GymServers, Launch
+from nemo_gym_video.launch.gym_servers import GymServers, ServerLaunch
 from nemo_gym_video.launch.inputs import Inputs
 from nemo_gym_video.launch.tail import Results
+from nemo_gym_video.servers.gym_root import search_roots
 from nemo_gym_video.servers.variables import MEDIA_ROOTS_VARIABLE, MEDIA_STORE_VARIABLE
 
 VIDEO_AGENT = "video_agent"
@@ -41,17 +42,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """Everything that decides a run. ``endpoint`` None means the embedded baseline.
 
-    ``media_roots`` replace those that the environments configure when rows are the user's own.
+    ``media_roots`` replace those that the environments configure when rows are the user's own. ``roots`` are where
+    Gym looks for the environments and their servers.
     """
 
-    environments: tuple[Environment, ...]
+    environments: tuple[EnvironmentEntry, ...]
     inputs: Inputs
     output: Path
     endpoint: Endpoint | None = None
     media_roots: tuple[Path, ...] = ()
+    roots: tuple[Path, ...] = field(default_factory=search_roots)
     processor: str | None = None
     num_repeats: int = 1
     concurrency: int = 16
@@ -114,7 +117,7 @@ def _refused_probe(base_url: str, status: int) -> ServerStartError:
 
 
 @contextmanager
-def running(plan: Plan, say: Callable[[str], None]) -> Iterator[GymServers]:
+def running(plan: RunPlan, say: Callable[[str], None]) -> Iterator[GymServers]:
     """The plan's model and servers, for the length of the block."""
     if plan.endpoint is not None:
         with GymServers.start(_launch(plan, plan.endpoint)) as servers:
@@ -128,7 +131,7 @@ def running(plan: Plan, say: Callable[[str], None]) -> Iterator[GymServers]:
             yield servers
 
 
-def collect(plan: Plan, servers: GymServers, progress: Callable[[Results], None]) -> Results:
+def collect(plan: RunPlan, servers: GymServers, progress: Callable[[Results], None]) -> Results:
     """Collect the plan's rollouts; ``progress`` is called a few times a second.
 
     Raises:
@@ -152,7 +155,9 @@ def collect(plan: Plan, servers: GymServers, progress: Callable[[Results], None]
     return results
 
 
-def write_record(plan: Plan, results: Results | None, *, seconds: Mapping[str, float], error: str | None) -> None:
+def write_record(
+    plan: RunPlan, results: Results | None, *, seconds: Mapping[str, float], error: str | None
+) -> None:
     """Write ``failures.jsonl`` (one line a problem, by file and line) and ``run.json``."""
     lines = [{"where": "", "reason": str(problem), "kind": "input", "rollouts": 0}
              for problem in plan.inputs.problems]  # fmt: skip
@@ -179,7 +184,7 @@ def write_record(plan: Plan, results: Results | None, *, seconds: Mapping[str, f
     (plan.output / "run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def _collection_options(plan: Plan, inputs: Path) -> dict[str, Any]:
+def _collection_options(plan: RunPlan, inputs: Path) -> dict[str, Any]:
     return {
         "input_jsonl_fpath": str(inputs.absolute()),
         "output_jsonl_fpath": str(plan.rollouts_file.absolute()),
@@ -192,11 +197,11 @@ def _collection_options(plan: Plan, inputs: Path) -> dict[str, Any]:
     }
 
 
-def _processor(plan: Plan) -> str | None:
+def _processor(plan: RunPlan) -> str | None:
     return plan.processor or (BASELINE_PROCESSOR if plan.endpoint is None else None)
 
 
-def _launch(plan: Plan, endpoint: Endpoint) -> Launch:
+def _launch(plan: RunPlan, endpoint: Endpoint) -> ServerLaunch:
     logs = plan.output / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     # With a file that names the endpoint, Gym's model server gives up on a dead one after a few tries.
@@ -217,11 +222,11 @@ def _launch(plan: Plan, endpoint: Endpoint) -> Launch:
         for agent in environment.agents:
             if agent.implementation == VIDEO_AGENT:
                 overrides[agent.name] = {"responses_api_agents": {VIDEO_AGENT: _agent_settings(plan)}}
-    return Launch(
+    return ServerLaunch(
         config_paths=(*dict.fromkeys(one.config_path for one in plan.environments), MODEL_CONFIG),
         overrides=overrides,
         logs=logs,
-        search_roots=search_roots(),
+        search_roots=plan.roots,
         # For verifier servers that read and make media themselves.
         variables={
             MEDIA_STORE_VARIABLE: str(_media_store(plan)),
@@ -230,7 +235,7 @@ def _launch(plan: Plan, endpoint: Endpoint) -> Launch:
     )
 
 
-def _agent_settings(plan: Plan) -> dict[str, Any]:
+def _agent_settings(plan: RunPlan) -> dict[str, Any]:
     settings: dict[str, Any] = {"media_store": str(_media_store(plan))}
     if plan.media_roots:
         settings["media_roots"] = [str(root.absolute()) for root in plan.media_roots]
@@ -242,18 +247,18 @@ def _agent_settings(plan: Plan) -> dict[str, Any]:
     return settings
 
 
-def _media_store(plan: Plan) -> Path:
+def _media_store(plan: RunPlan) -> Path:
     store = (plan.output / "media").absolute()
     store.mkdir(parents=True, exist_ok=True)
     return store
 
 
-def _all_roots(plan: Plan) -> Sequence[Path]:
+def _all_roots(plan: RunPlan) -> Sequence[Path]:
     """Every folder that the servers may name a file in: what the model must be allowed to read."""
     roots = [_media_store(plan), *(root.absolute() for root in plan.media_roots)]
     if not plan.media_roots:
         for environment in plan.environments:
-            roots += [environment.root / root for agent in environment.agents for root in agent.media_roots]
+            roots += [root for agent in environment.agents for root in agent.media_roots]
     more = os.environ.get(MEDIA_ROOTS_VARIABLE, "")
     roots += [Path(root).absolute() for root in more.split(os.pathsep) if root]
     return list(dict.fromkeys(roots))

@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from nemo_gym_video.errors import ServerStartError
-
-_STOP_TIMEOUT_S = 5.0
+from nemo_gym_video.launch.processes import ProcessGroup, last_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +47,20 @@ def start_baseline(
     command += ["--num-frames", str(num_frames), "--max-model-len", str(max_model_len), *options]
     for root in media_roots:
         command += ["--media-root", str(root)]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    with tempfile.TemporaryDirectory(prefix="baseline") as folder:
+        group = ProcessGroup(command, log=Path(folder) / "baseline.log", ends_with_input=False)
         try:
-            yield Baseline(model, _read_port(process, log, timeout_s), process.pid)
+            yield Baseline(model, _read_port(group, timeout_s), group.process.pid)
         finally:
-            process.terminate()
-            try:
-                process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+            group.stop()
 
 
-def _read_port(process: subprocess.Popen[str], log: IO[str], timeout_s: float) -> int:
-    assert process.stdout is not None
-    too_late = threading.Timer(timeout_s, process.kill)
-    too_late.start()
+def _read_port(group: ProcessGroup, timeout_s: float) -> int:
     try:
-        line = process.stdout.readline()
-    finally:
-        too_late.cancel()
-    try:
-        return int(json.loads(line)["port"])
-    except (ValueError, KeyError, TypeError) as error:
-        process.kill()
-        process.wait()
-        log.seek(0)
-        last = " | ".join(log.read().splitlines()[-5:])
-        raise ServerStartError(f"the baseline did not start: {last or 'no output'}", got=line) from error
+        event = group.next_line(timeout_s)
+    except ServerStartError as error:
+        last = " | ".join(last_lines(group.log, 5))
+        raise ServerStartError(f"the baseline did not start: {last or 'no output'}") from error
+    if event is None:
+        raise ServerStartError(f"the baseline did not start in {timeout_s:g} s")
+    return int(event["port"])

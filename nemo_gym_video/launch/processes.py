@@ -1,20 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forked child processes with a log each, that end with the process that made them."""
+"""Every child process of a run, with a log each: groups that speak JSON lines, and forks. None outlives its maker."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import json
 import os
+import queue
 import signal
+import subprocess
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
+
+from nemo_gym_video.errors import ServerStartError
 
 _PR_SET_PDEATHSIG = 1
 _STOP_GRACE_S = 5.0
+_INPUT_GRACE_S = 10.0
+_TERMINATE_GRACE_S = 3.0
+
+
+class ProcessGroup:
+    """A child process that leads its own process group, which ends with it.
+
+    ``stop`` closes its input, then asks, then kills, each only if needed; what is left of the group is killed.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        ends_with_input: bool = True,
+    ) -> None:
+        """Start ``command``; its standard error goes to ``log``, standard output is read line by line.
+
+        ``ends_with_input`` says whether it ends by itself once its input is closed, which is worth waiting for.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self._input_grace_s = _INPUT_GRACE_S if ends_with_input else 0.0
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+                env=None if environment is None else dict(environment),
+            )  # fmt: skip
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        assert self.process.stdout is not None
+        threading.Thread(target=_pump, args=(self.process.stdout, self._lines), daemon=True).start()
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Write one JSON line to the child."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def next_line(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next JSON object that the child prints; None when nothing came in time.
+
+        Raises:
+            ServerStartError: the child has ended.
+        """
+        try:
+            line = self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if line is None:
+            self._lines.put(None)
+            code = self.process.wait()
+            lines = last_lines(self.log)
+            raise ServerStartError(
+                f"{self.log.stem} ended (exit code {code})", code="server.ended", got="\n".join(lines) or None
+            )
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def stop(self) -> None:
+        """End the child and its group; returns when they are gone."""
+        group = self.process.pid
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+        for ask, grace in ((None, self._input_grace_s), (signal.SIGTERM, _TERMINATE_GRACE_S)):
+            if self.process.poll() is None and ask is not None:
+                self.process.send_signal(ask)
+            try:
+                self.process.wait(grace)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        self.process.wait()
 
 
 @dataclass(slots=True)
@@ -106,3 +191,9 @@ def stop(children: Sequence[Child]) -> None:
         if child.poll() is None:
             os.kill(child.pid, signal.SIGKILL)
             _, child.status = os.waitpid(child.pid, 0)
+
+
+def _pump(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put(None)

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig
 from nemo_gym.config_types import ModelServerRef, ResourcesServerRef
+from nemo_gym.global_config import NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME, get_global_config_dict
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym_video.errors import ServerStartError
 from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
-from nemo_gym_video.servers.gym_root import search_root
+from nemo_gym_video.servers.gym_root import environment_folder
 from nemo_gym_video.servers.variables import MEDIA_ROOTS_VARIABLE, MEDIA_STORE_VARIABLE
 
 
@@ -43,9 +45,14 @@ class VideoSampling(BaseModel):
 class MediaSettings(BaseModel):
     """Where a server reads media, and where it keeps what it makes."""
 
+    environment: str | None = Field(
+        default=None,
+        description="The environment that the server belongs to: NAME for environments/NAME/. Relative paths of the "
+        "server's block are taken from that folder.",
+    )
     media_roots: list[str] = Field(
         default_factory=list,
-        description="Folders that media may be read from. A relative one is taken from the search root. "
+        description="Folders that media may be read from; a relative one is taken from the environment's folder. "
         f"The environment variable {MEDIA_ROOTS_VARIABLE} adds more.",
     )
     media_limits: MediaLimitSettings = Field(default_factory=MediaLimitSettings)
@@ -62,23 +69,53 @@ class MediaSettings(BaseModel):
         "network is off. What is fetched is kept in the media store.",
     )
 
+    def folder(self) -> Path | None:
+        """The environment's folder; None for a server that names no environment."""
+        if self.environment is None:
+            return None
+        return environment_folder(self.environment, config_paths=_config_paths())
+
+    def resolve(self, path: str) -> Path:
+        """``path`` as an absolute one; a relative one is taken from the environment's folder.
+
+        Raises:
+            ServerStartError: it is relative and the server names no environment, or one that is not there.
+        """
+        if Path(path).is_absolute():
+            return Path(path)
+        folder = self.folder()
+        if folder is None:
+            raise ServerStartError(
+                "a relative path needs the environment that it belongs to",
+                got=path,
+                allowed="an absolute path, or environment: NAME in the server's block",
+            )
+        return folder / path
+
     def store(self) -> Path:
         """The media store as an absolute folder."""
         named = self.media_store or os.environ.get(MEDIA_STORE_VARIABLE)
         user_folder = Path(tempfile.gettempdir()) / f"nemo-gym-video-{os.getuid()}" / "media"
-        return search_root() / named if named else user_folder
+        return self.resolve(named) if named else user_folder
 
     def roots(self) -> tuple[Path, ...]:
         """The media roots as absolute folders; the last is the store, which is made when it is not there."""
         named = [*self.media_roots, *os.environ.get(MEDIA_ROOTS_VARIABLE, "").split(os.pathsep)]
         store = self.store()
         store.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return (*(search_root() / name for name in named if name), store)
+        return (*(self.resolve(name) for name in named if name), store)
 
     def source_policy(self) -> SourcePolicy:
         """What the server's source policy allows."""
         limits = MediaLimits(**self.media_limits.model_dump(exclude_none=True))
         return SourcePolicy(roots=self.roots(), limits=limits, allow_hosts=tuple(self.allow_hosts))
+
+
+def _config_paths() -> list[str]:
+    """The configuration files that Gym merged, in a process that Gym started; none elsewhere."""
+    if NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME not in os.environ:
+        return []
+    return [str(path) for path in get_global_config_dict().get("config_paths") or ()]
 
 
 class VideoAgentConfig(MediaSettings, BaseResponsesAPIAgentConfig):  # type: ignore[misc]

@@ -44,7 +44,7 @@ class VerifierConfig(MediaSettings, ScoringConfig):
 
     task: str = Field(
         description="A registered task's name, module:attribute, or path/task.py:Class. A relative path is taken "
-        "from Gym's search folders."
+        "from the environment's folder, or from Gym's search folders where there is no `environment`."
     )
     task_settings: dict[str, Any] = Field(default_factory=dict, description="Fields of the task's Settings.")
     scoring_processes: int = Field(
@@ -54,6 +54,12 @@ class VerifierConfig(MediaSettings, ScoringConfig):
     )
     session_idle_seconds: float = Field(default=900, gt=0, description="Longest silence that a session survives.")
     max_sessions: int = Field(default=10_000, gt=0, description="Most sessions open at a time.")
+
+    def task_reference(self) -> str:
+        """``task`` with a file by its absolute path: a relative one is taken from the environment's folder."""
+        place, _, _ = self.task.partition(":")
+        folder = self.folder() if place.endswith(".py") else None
+        return self.task if folder is None else str(folder / self.task)
 
 
 class TaskVerifier(ScoringServer):
@@ -67,7 +73,7 @@ class TaskVerifier(ScoringServer):
     def model_post_init(self, context: Any) -> None:
         """Load the task: a server whose task cannot be loaded does not start."""
         super().model_post_init(context)
-        self._task = load_task(self.config.task, self.config.task_settings)
+        self._task = load_task(self.config.task_reference(), self.config.task_settings)
         if self._task.multi_turn():
             self._routes = EpisodeRoutes(
                 self._task,
@@ -114,7 +120,7 @@ class TaskVerifier(ScoringServer):
     async def _scoring(self) -> AsyncIterator[None]:
         """The workers, while the server runs."""
         config = self.config
-        workers = ScoringWorkers(config.task, config.task_settings, limit=config.scoring_processes)
+        workers = ScoringWorkers(config.task_reference(), config.task_settings, limit=config.scoring_processes)
         try:
             await workers.warm_up()
             # What the imports left lives as long as the server; a full collection over it stops the loop for a

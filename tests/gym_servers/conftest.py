@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from nemo_gym_video.launch.catalogue import load_environment
-from nemo_gym_video.launch.collection import Plan, collect, running
+from nemo_gym_video.launch.collection import RunPlan, collect, running
 from nemo_gym_video.launch.inputs import read_inputs
 
 HERE = Path(__file__).parent
@@ -131,7 +131,7 @@ def leftovers() -> Callable[[Path], list[str]]:
 class Session:
     """Running servers of the mixed environment with the embedded baseline."""
 
-    def __init__(self, plan: Plan, servers: Any) -> None:
+    def __init__(self, plan: RunPlan, servers: Any) -> None:
         self.plan = plan
         self.servers = servers
 
@@ -152,6 +152,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     examples = [example for name in names for example in load_environment(name).examples]
     inputs = read_inputs(examples, {agent.name for agent in environment.agents})
     started = (environment, *(load_environment(name) for name in MULTI_TURN))
-    plan = Plan(environments=started, inputs=inputs, output=tmp_path_factory.mktemp("mixed"))
+    plan = RunPlan(environments=started, inputs=inputs, output=tmp_path_factory.mktemp("mixed"))
     with running(plan, lambda text: None) as servers:
         yield Session(plan, servers)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from nemo_gym_video.launch.embedded_policy import start_baseline
-from nemo_gym_video.launch.gym_servers import ProcessGroup
+from nemo_gym_video.launch.processes import ProcessGroup
 from nemo_gym_video.servers.gym_root import search_root
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]

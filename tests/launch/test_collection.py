@@ -31,7 +31,7 @@ def test_an_endpoint_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--environment", "nowhere"], "no such environment; got 'nowhere'; allowed:"),
+        (["--environment", "nowhere"], "environment was not found; got 'nowhere'; allowed:"),
         (["--environment", "caprl_mcqa", "--input", "none.jsonl"], "input file does not exist"),
         (["--environment", "caprl_mcqa", "--model", "gpt"], "needs --model-url; got 'gpt'"),
         (["--environment", "caprl_mcqa", "--model-url", "http://127.0.0.1:9/v1"], "model endpoint cannot be used"),

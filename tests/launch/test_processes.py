@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym_video.errors import ServerStartError
-from nemo_gym_video.launch.gym_servers import ProcessGroup
-from nemo_gym_video.launch.processes import last_lines
+from nemo_gym_video.launch.processes import ProcessGroup, last_lines
 
 FORKS = """
 import os, sys, time
@@ -117,3 +116,13 @@ def test_stopping_takes_grandchildren_along(tmp_path: Path) -> None:
     assert told is not None
     group.stop()
     assert ends(told["pid"])
+
+
+def test_a_group_that_does_not_heed_its_input_is_asked_at_once(tmp_path: Path) -> None:
+    code = "import time; print('{}', flush=True); time.sleep(60)"
+    group = ProcessGroup([sys.executable, "-c", code], log=tmp_path / "log", ends_with_input=False)
+    assert group.next_line(30) == {}
+    started = time.monotonic()
+    group.stop()
+    assert time.monotonic() - started < 5
+    assert group.process.returncode == -signal.SIGTERM

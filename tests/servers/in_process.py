@@ -162,11 +162,13 @@ class World:
         **agent: Any,
     ) -> None:
         """``server`` and ``roots`` default to the verifier and the example media of the environment ``name``."""
-        roots = [f"environments/{name}/data"] if roots is None else list(roots)
-        media: dict[str, Any] = {"media_roots": roots, "media_store": str(store)}
+        roots = ["data"] if roots is None else list(roots)
+        media: dict[str, Any] = {"environment": name, "media_roots": roots, "media_store": str(store)}
         self.server = server or verifier(name, **media)
         store.mkdir(exist_ok=True)
-        self.model = ScriptedModel(script, [*(search_root() / root for root in roots), store])
+        self.model = ScriptedModel(
+            script, [*(search_root() / "environments" / name / root for root in roots), store]
+        )
         self.client = LocalClient(self.model, self.server.setup_webserver())
         settings: dict[str, Any] = {
             "processor": "nemotron_omni",

@@ -27,8 +27,10 @@ ANSWER = "\\boxed{A}"
 
 
 def explorer(store: Path, **settings: Any) -> Any:
-    roots = ["environments/clip_explorer/data"]
-    return verifier("clip_explorer", media_roots=roots, media_store=str(store), **settings)
+    roots = ["data"]
+    return verifier(
+        "clip_explorer", environment="clip_explorer", media_roots=roots, media_store=str(store), **settings
+    )
 
 
 @pytest.fixture
