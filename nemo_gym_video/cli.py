@@ -18,6 +18,7 @@ COMMANDS = {
     "index": "nemo_gym_video.commands.index:index",
     "baselines": "nemo_gym_video.commands.baselines:baselines",
     "prepare": "nemo_gym_video.commands.prepare:app",
+    "new": "nemo_gym_video.commands.new:new",
     "root": "nemo_gym_video.commands.root:root",
     "rollout": "nemo_gym_video.commands.rollout:rollout",
     "align": "nemo_gym_video.commands.align:align",

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every child process of a run, with a log each: groups that speak JSON lines, and forks. None outlives its maker."""
+"""Every child process of a run, with a log each: groups that speak JSON lines, and forks.
+
+None outlives its maker.
+"""
 
 from __future__ import annotations
 

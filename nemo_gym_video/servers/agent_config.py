@@ -47,8 +47,8 @@ class MediaSettings(BaseModel):
 
     environment: str | None = Field(
         default=None,
-        description="The environment that the server belongs to: NAME for environments/NAME/. Relative paths of the "
-        "server's block are taken from that folder.",
+        description="The environment that the server belongs to: NAME for environments/NAME/. Relative paths "
+        "of the server's block are taken from that folder.",
     )
     media_roots: list[str] = Field(
         default_factory=list,
