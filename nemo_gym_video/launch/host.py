@@ -50,6 +50,7 @@ class Instance:
 
 def preload() -> None:
     """Import what the servers and the collection need, so that the forks share it."""
+    # start-up: nemo-gym takes seconds to import; only the host process does, once.
     import nemo_gym.base_environment_server
     import nemo_gym.base_resources_server
     import nemo_gym.base_responses_api_agent
@@ -60,12 +61,14 @@ def preload() -> None:
     import nemo_gym.token_id_capture.external_capture
     import nemo_gym.verifier_fixture  # noqa: F401
 
+    # start-up: these import nemo-gym.
     import nemo_gym_video.servers.agent
     import nemo_gym_video.servers.verifier  # noqa: F401
 
 
 def merged_config(spec: dict[str, Any]) -> Any:
     """Gym's configuration from ``spec["config_paths"]`` with ``spec["overrides"]`` on top."""
+    # start-up: nemo-gym takes seconds to import; only the host process does, once.
     from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
     from omegaconf import OmegaConf
 
@@ -79,6 +82,7 @@ def merged_config(spec: dict[str, Any]) -> Any:
 
 def instances(config: Any) -> Iterator[Instance]:
     """Every server that a merged configuration defines."""
+    # start-up: nemo-gym takes seconds to import; only the host process does, once.
     from nemo_gym.global_config import GlobalConfigDictParser
 
     for server in GlobalConfigDictParser().filter_for_server_instance_configs(config):
@@ -89,6 +93,7 @@ def instances(config: Any) -> Iterator[Instance]:
 
 def entry_point(instance: Instance) -> Path:
     """The server's ``app.py``, found where Gym finds it."""
+    # start-up: nemo-gym takes seconds to import; only the host process does, once.
     from nemo_gym import _resolve_under_cwd_or_install
 
     folder = Path(_resolve_under_cwd_or_install(Path(instance.group) / instance.implementation))
@@ -100,6 +105,7 @@ def entry_point(instance: Instance) -> Path:
 
 def serve(instance: Instance, app: Path, listener: socket.socket) -> None:
     """Run one server's ``app.py`` as Gym does, on a socket that is already bound."""
+    # start-up: nemo-gym takes seconds to import; only the host process does, once.
     import nemo_gym.server_utils
     import uvicorn
 
@@ -127,6 +133,7 @@ def serve(instance: Instance, app: Path, listener: socket.socket) -> None:
 
 def collect(options: dict[str, Any]) -> None:
     """Gym's own rollout collection against the servers of this host."""
+    # start-up: nemo-gym takes seconds to import; only the host process does, once.
     from nemo_gym.rollout_collection import RolloutCollectionConfig, RolloutCollectionHelper
 
     config = RolloutCollectionConfig.model_validate(options)
@@ -167,6 +174,7 @@ class Host:
         os.write(self._events, (json.dumps(event) + "\n").encode())
 
     def _start(self) -> None:
+        # start-up: nemo-gym takes seconds to import; only the host process does, once.
         from omegaconf import OmegaConf
 
         config = merged_config(self._spec)

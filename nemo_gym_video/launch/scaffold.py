@@ -33,7 +33,7 @@ from nemo_gym_video.prepare.synthetic.questions import (
 from nemo_gym_video.servers.gym_root import search_root
 
 ROWS = 5
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 # What the task files import or define; a task of that name would hide it.
 _TAKEN_CLASSES = frozenset({"Answer", "BaseModel", "Episode", "Observation", "Pictures", "Row", "Score", "Task"})
 _SECONDS, _FPS, _SIZE = 4, 8, (96, 64)
@@ -69,7 +69,7 @@ def class_name(name: str) -> str:
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.match(name) or keyword.iskeyword(name):
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise PreparationError(
             "the name cannot be an environment's",
             got=name,
@@ -125,7 +125,8 @@ def _pictures_row(data: Path, number: int) -> dict[str, Any]:
     question = question_text("last_colour", duration_s=_PICTURES)
     prompt = mcqa_prompt(question, _SCENE_COLOURS)
     expected = LETTERS[_SCENE_COLOURS.index(order[-1])]
-    return _row([image_part(paths[0]), text_part(prompt)], pictures=paths[1:], expected=expected)
+    content = [text_part("The picture at 0.00 s."), image_part(paths[0]), text_part(prompt)]
+    return _row(content, pictures=paths[1:], expected=expected)
 
 
 def _row(content: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
