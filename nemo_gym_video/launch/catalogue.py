@@ -14,20 +14,29 @@ from nemo_gym_video.errors import ServerStartError
 from nemo_gym_video.servers.gym_root import is_environment_name, search_roots
 
 _AGENTS = "responses_api_agents"
+_VERIFIERS = "resources_servers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReference:
+    """A task as a verifier's block names it: ``reference`` for ``load_task`` (a file by its absolute path)."""
+
+    reference: str
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInstance:
     """One agent instance: its name, the implementation it runs, and the environment that defines it.
 
-    ``media_roots`` are absolute folders; ``verifier`` is the instance name of its resources server.
+    ``media_roots`` are absolute folders; ``task`` is that of the verifier it asks, None for a verifier without.
     """
 
     name: str
     implementation: str
     environment: str
     media_roots: tuple[Path, ...]
-    verifier: str | None
+    task: TaskReference | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +70,25 @@ def load_environment(name: str, roots: Sequence[Path] | None = None) -> Environm
             "environment was not found", code="environment.unknown", got=name, allowed=_listing(roots)
         )
     configs = list(_configs(relative, roots))
+    tasks = {
+        instance: _task(settings, Path(path).parent.name, roots)
+        for path, config in configs
+        for instance, _, settings in _blocks(config, _VERIFIERS)
+        if "task" in settings
+    }
     agents: dict[str, AgentInstance] = {}
     for path, config in configs:
-        for instance, implementation, settings in _agent_blocks(config):
-            agents[instance] = _agent(instance, implementation, settings, path, roots, agents.get(instance))
+        for instance, implementation, settings in _blocks(config, _AGENTS):
+            known = agents.get(instance)
+            environment = known.environment if known else Path(path).parent.name
+            verifier = settings.get("resources_server") or {}
+            agents[instance] = AgentInstance(
+                name=instance,
+                implementation=implementation,
+                environment=environment,
+                media_roots=_media_roots(settings, environment, roots) or (known.media_roots if known else ()),
+                task=tasks.get(str(verifier.get("name")), known.task if known else None),
+            )
     # What an environment declares itself stands for it; one that only includes others has theirs.
     examples = _examples(configs[-1][1], roots) or tuple(
         example for _, config in configs for example in _examples(config, roots)
@@ -89,28 +113,27 @@ def _listing(roots: Sequence[Path]) -> str:
     return "; ".join([*places, *([f"none below {', '.join(empty)}"] if empty else [])])
 
 
-def _agent(
-    instance: str, implementation: str, settings: Mapping[str, Any], path: str, roots: Sequence[Path],
-    known: AgentInstance | None,
-) -> AgentInstance:  # fmt: skip
-    """An agent's block of one configuration file, laid over what files before it said."""
-    environment = known.environment if known else Path(path).parent.name
-    folder = _resolve(f"environments/{settings.get('environment') or environment}", roots)
-    media_roots = tuple(folder / str(root) for root in settings.get("media_roots") or ())
-    verifier = settings.get("resources_server")
-    return AgentInstance(
-        name=instance,
-        implementation=implementation,
-        environment=environment,
-        media_roots=media_roots or (known.media_roots if known else ()),
-        verifier=verifier.get("name") if isinstance(verifier, Mapping) else known.verifier if known else None,
-    )
+def _media_roots(settings: Mapping[str, Any], environment: str, roots: Sequence[Path]) -> tuple[Path, ...]:
+    folder = _folder(settings, environment, roots)
+    return tuple(folder / str(root) for root in settings.get("media_roots") or ())
+
+
+def _task(settings: Mapping[str, Any], environment: str, roots: Sequence[Path]) -> TaskReference:
+    reference = str(settings["task"])
+    if reference.partition(":")[0].endswith(".py"):
+        reference = str(_folder(settings, environment, roots) / reference)
+    return TaskReference(reference=reference, settings=settings.get("task_settings") or {})
+
+
+def _folder(settings: Mapping[str, Any], environment: str, roots: Sequence[Path]) -> Path:
+    """The folder that a server's block takes relative paths from."""
+    return _resolve(f"environments/{settings.get('environment') or environment}", roots)
 
 
 def _examples(config: Mapping[str, Any], roots: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     return tuple(
         (instance, _resolve(dataset["jsonl_fpath"], roots))
-        for instance, _, settings in _agent_blocks(config)
+        for instance, _, settings in _blocks(config, _AGENTS)
         for dataset in settings.get("datasets") or ()
         if dataset.get("type") == "example"
     )
@@ -132,9 +155,10 @@ def _configs(relative: str, roots: Sequence[Path]) -> Iterator[tuple[str, Mappin
     yield relative, config
 
 
-def _agent_blocks(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _blocks(config: Mapping[str, Any], group: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(Instance, implementation, settings) of every server of a group."""
     for instance, groups in config.items():
-        blocks = groups.get(_AGENTS) if isinstance(groups, Mapping) else None
+        blocks = groups.get(group) if isinstance(groups, Mapping) else None
         for implementation, settings in (blocks or {}).items():
             if isinstance(settings, Mapping):
                 yield str(instance), str(implementation), settings

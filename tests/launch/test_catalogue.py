@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym_video.errors import ServerStartError
-from nemo_gym_video.launch.catalogue import environment_names, load_environment
+from nemo_gym_video.launch.catalogue import TaskReference, environment_names, load_environment
 from nemo_gym_video.servers.gym_root import search_root
 
 ROOTS = (search_root(),)
@@ -64,6 +64,7 @@ def test_environments_elsewhere_stand_beside_ours(tmp_path: Path) -> None:
         "mine_agent:\n  responses_api_agents:\n    video_agent:\n      environment: mine\n"
         "      media_roots: [data, /absolute]\n      resources_server: {type: resources_servers, name: mine}\n"
         "      datasets:\n      - {name: example, type: example, jsonl_fpath: environments/mine/data/rows.jsonl}\n"
+        "mine:\n  resources_servers:\n    video_verifier:\n      task: task.py:Mine\n      task_settings: {a: 1}\n"
     )
     (folder / "data").mkdir()
     (folder / "data" / "rows.jsonl").write_text("")
@@ -71,7 +72,8 @@ def test_environments_elsewhere_stand_beside_ours(tmp_path: Path) -> None:
     mine = load_environment("mine", roots)
     assert (mine.folder, mine.examples) == (folder, (("mine_agent", folder / "data" / "rows.jsonl"),))
     (agent,) = mine.agents
-    assert (agent.media_roots, agent.verifier) == ((folder / "data", Path("/absolute")), "mine")
+    assert agent.media_roots == (folder / "data", Path("/absolute"))
+    assert agent.task == TaskReference(reference=f"{folder / 'task.py'}:Mine", settings={"a": 1})
     assert load_environment("caprl_mcqa", roots).folder.is_relative_to(search_root())
     with pytest.raises(ServerStartError) as caught:
         load_environment("other", roots)

@@ -45,7 +45,8 @@ def test_the_folder_is_one_that_gym_and_we_accept(
     assert [dataset.rows for dataset in report.datasets] == [5]
     entry = load_environment("mine", [tmp_path])
     (agent,) = entry.agents
-    assert (agent.verifier, agent.media_roots) == ("mine_verifier", (folder / "data",))
+    assert agent.task is not None
+    assert (agent.task.reference, agent.media_roots) == (f"{folder / 'task.py'}:Mine", (folder / "data",))
     inputs = read_inputs(entry.examples, {agent.name})
     assert (len(inputs.rows), inputs.problems) == (5, [])
     block = yaml.safe_load((folder / "config.yaml").read_text())["mine_agent"]["responses_api_agents"]
