@@ -20,6 +20,7 @@ import pytest
 
 from nemo_gym_video.launch.embedded_policy import start_baseline
 from nemo_gym_video.launch.processes import ProcessGroup
+from nemo_gym_video.launch.scaffold import scaffold_environment
 from nemo_gym_video.servers.gym_root import search_root
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
@@ -135,3 +136,28 @@ def _score_again(stored: dict[str, Path], options: list[str], folder: Path) -> N
         head = f"++head_server.port={free_port()}"
         gym("eval", "reverify", "--resources-server", verifier, *files, *options, head, cwd=folder)
         assert rewards(again) == rewards(rollouts)
+
+
+def test_an_environment_elsewhere_starts(venvs: Path, tmp_path: Path) -> None:
+    """Its servers find its folder, its task and its media, though Gym starts them in directories of their own."""
+    folder = scaffold_environment("mine", tmp_path / "elsewhere", multi_turn=True)
+    port = free_port()
+    head = f"++head_server.port={port}"
+    # A relative one means nothing any more in the directory that Gym starts a server in.
+    search = ["--search-dir", os.path.relpath(tmp_path / "elsewhere"), "--search-dir", str(search_root())]
+    with start_baseline([folder / "data"]) as baseline:
+        words = [*search, "--environment", "mine", "--model-type", "vllm_model", "--model", baseline.model]
+        words += ["--model-url", baseline.base_url, "--model-api-key", "none", head]
+        words += ["+skip_venv_if_present=true", f"+uv_venv_dir={venvs}"]
+        with gym_servers(words, port, tmp_path / "gym.log"):
+            out = tmp_path / "out.jsonl"
+            rows = [
+                "--agent",
+                "mine_agent",
+                "--input",
+                str(folder / "data" / "example.jsonl"),
+                "--output",
+                str(out),
+            ]
+            gym("eval", "run", "--no-serve", "--search-dir", str(search_root()), *rows, head, cwd=tmp_path)
+    assert list(rewards(out).values()) == [1.0] * 5
