@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -221,11 +222,20 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _best_blind(plan: RunPlan, environment: str) -> float | None:
-    # start-up: only a run needs it.
-    from nemo_gym_video.tasks.blind_policies import best_blind
+    """Mean reward of the best policy that does not look, by the environment's own tasks; None without one."""
+    # start-up: tasks bring what they score with.
+    from nemo_gym_video.tasks.blind_policies import BlindSum, blind_rewards_of
+    from nemo_gym_video.tasks.registry import load_task
 
-    own = {agent for agent, name in plan.agents.items() if name == environment}
-    return best_blind(item.row for item in plan.inputs.rows if item.agent in own)
+    total = BlindSum()
+    for agent in (agent for one in plan.environments for agent in one.agents if agent.environment == environment):
+        if agent.task is None:
+            continue
+        task = load_task(agent.task.reference, agent.task.settings)
+        for item in (item for item in plan.inputs.rows if item.agent == agent.name):
+            with contextlib.suppress(RowError):
+                total.add(blind_rewards_of(task, task.read_row(item.row)))
+    return max(total.means().values(), default=None)
 
 
 def _print_problems(plan: RunPlan, results: Results | None) -> None:

@@ -134,6 +134,27 @@ def test_every_turn_is_credited_with_its_media(rolled_out: Outside) -> None:
     rolled_out.gym_video("index", broken, "--check", code=1)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_it_scores_again_without_a_server(rolled_out: Outside, name: str) -> None:
+    own = rolled_out.folder / f"{name}.jsonl"
+    own.write_text("".join(json.dumps(found) + "\n" for found in rollouts(rolled_out, name)), encoding="utf-8")
+    task = f"environments/{name}/task.py"
+    scored = rolled_out.gym_video("verify", "--task", task, "--rollouts", own).stdout.splitlines()
+    assert [json.loads(line)["reward"] for line in scored] == [1.0] * 5
+    assert "tried" in rolled_out.gym_video("verify", "--task", "no/task.py", "--rollouts", own, code=1).stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_blind_baselines(rolled_out: Outside, name: str) -> None:
+    folder = rolled_out.folder / "environments" / name
+    words = ["baselines", "--jsonl", "--task", folder / "task.py", folder / "data" / "example.jsonl"]
+    (found,) = map(json.loads, rolled_out.gym_video(*words).stdout.splitlines())
+    assert (found["data_set"], found["rows"], found["unreadable"]) == (f"{name}_agent", 5, 0)
+    # Five rows over four letters: the letter of two rows is the best guess.
+    assert max(found["rewards"].values()) == pytest.approx(0.4)
+    rolled_out.gym_video("validate", "--task", folder / "task.py", folder / "data" / "example.jsonl")
+
+
 def test_a_name_that_is_nowhere_is_told_what_is_where(rolled_out: Outside) -> None:
     words = ["rollout", "--search-dir", ".", "--environment", "clip", "--output", str(rolled_out.folder / "none")]
     done = rolled_out.gym_video(*words, code=1)
