@@ -21,15 +21,10 @@ from PIL import Image, ImageDraw
 from nemo_gym_video.errors import PreparationError
 from nemo_gym_video.launch.catalogue import environment_names
 from nemo_gym_video.messages import image_part, text_part, video_part
+from nemo_gym_video.prepare.mcqa_prompt import LETTERS, mcqa_prompt
 from nemo_gym_video.prepare.row_parts import agent_ref, user_message
 from nemo_gym_video.prepare.synthetic.encode import write_clip
-from nemo_gym_video.prepare.synthetic.questions import (
-    COLOURS,
-    LETTERS,
-    mcqa_prompt,
-    question_text,
-    second_option,
-)
+from nemo_gym_video.prepare.synthetic.questions import COLOURS, question_text, second_option
 from nemo_gym_video.servers.gym_root import search_root
 
 ROWS = 5
