@@ -74,7 +74,12 @@ def test_every_later_picture_has_one_more_colour(tmp_path: Path) -> None:
         colours = [{color for _, color in Image.open(folder / "data" / path).getcolors() or ()} for path in shown]
         assert [len(found) for found in colours] == [2, 3, 4]
         (last,) = colours[2] - colours[1]
-        names = {(222, 38, 38): "red", (36, 186, 60): "green", (44, 76, 232): "blue", (232, 214, 30): "yellow"}
+        names: dict[Any, str] = {
+            (222, 38, 38): "red",
+            (36, 186, 60): "green",
+            (44, 76, 232): "blue",
+            (232, 214, 30): "yellow",
+        }
         assert f"{row['expected']}. {names[last]}" in text["text"]
 
 

@@ -147,7 +147,13 @@ def test_it_scores_again_without_a_server(rolled_out: Outside, name: str) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_blind_baselines(rolled_out: Outside, name: str) -> None:
     folder = rolled_out.folder / "environments" / name
-    words = ["baselines", "--jsonl", "--task", folder / "task.py", folder / "data" / "example.jsonl"]
+    words: list[str | Path] = [
+        "baselines",
+        "--jsonl",
+        "--task",
+        folder / "task.py",
+        folder / "data" / "example.jsonl",
+    ]
     (found,) = map(json.loads, rolled_out.gym_video(*words).stdout.splitlines())
     assert (found["data_set"], found["rows"], found["unreadable"]) == (f"{name}_agent", 5, 0)
     # Five rows over four letters: the letter of two rows is the best guess.
