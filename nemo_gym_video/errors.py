@@ -155,6 +155,10 @@ class Where:
 
     ``line`` counts from 1 as editors do; ``row``, ``message``, ``part``, ``turn`` and ``item`` count from 0 as
     the JSON they point into.
+
+    >>> from nemo_gym_video import Where
+    >>> str(Where(file="rows.jsonl", line=3, message=0, part=2))
+    'rows.jsonl:3, message 0, part 2'
     """
 
     file: str | None = None
@@ -191,6 +195,13 @@ class NemoGymVideoError(Exception):
     """Base of every error this package raises on purpose.
 
     ``code`` is a key of ``ERROR_CODES``: the class's own, unless the place that raises knows a more specific one.
+
+    >>> from nemo_gym_video import NemoGymVideoError, load_settings
+    >>> try:
+    ...     load_settings("nemotron_omni", overrides={"max_patches": 1})
+    ... except NemoGymVideoError as error:
+    ...     type(error).__name__
+    'ProcessorSettingsError'
     """
 
     code: str = "package.error"
@@ -252,19 +263,40 @@ def _known(code: str) -> str:
 
 
 class RowError(NemoGymVideoError):
-    """The dataset row is malformed; the data's fault, never the policy's."""
+    """The dataset row is malformed; the data's fault, never the policy's.
+
+    >>> from nemo_gym_video import RowError, Where
+    >>> str(RowError("row has no messages", got=7, where=Where(line=3)))
+    'line:3: row has no messages; got 7'
+    """
 
     code = "row.invalid"
 
 
 class MediaSourceError(NemoGymVideoError):
-    """The source policy refuses to open this media reference."""
+    """The source policy refuses to open this media reference.
+
+    >>> from nemo_gym_video import MediaSourceError, MediaSources, SourcePolicy
+    >>> try:
+    ...     MediaSources(SourcePolicy()).open("/etc/hostname", kind="image")
+    ... except MediaSourceError as error:
+    ...     error.got
+    '/etc/hostname'
+    """
 
     code = "media.source"
 
 
 class MediaDecodeError(NemoGymVideoError):
-    """The media was opened but its content cannot be used (broken, empty, over a limit)."""
+    """The media was opened but its content cannot be used (broken, empty, over a limit).
+
+    >>> from nemo_gym_video import MediaDecodeError, MediaSources, SourcePolicy
+    >>> try:
+    ...     MediaSources(SourcePolicy()).open("data:image/png;base64,AAAA", kind="image")
+    ... except MediaDecodeError as error:
+    ...     isinstance(error, ValueError)
+    False
+    """
 
     code = "media.decode"
 

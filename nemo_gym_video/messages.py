@@ -73,6 +73,11 @@ class FrameManifest:
 
     ``frame_paths`` are absolute paths of images of one size; ``fps`` frames a second of the sampled clip,
     ``duration`` in seconds, ``frames_indices`` 0..n-1.
+
+    >>> from nemo_gym_video import FrameManifest
+    >>> url = FrameManifest(frame_paths=("/media/0.png", "/media/1.png"), fps=2.0).to_url()
+    >>> FrameManifest.from_url(url).frame_paths
+    ('/media/0.png', '/media/1.png')
     """
 
     frame_paths: tuple[str, ...]
@@ -165,17 +170,32 @@ def media_url(part: Mapping[str, Any], *, where: Where | None = None) -> str:
 
 
 def text_part(text: str) -> dict[str, Any]:
-    """An ``input_text`` part."""
+    """An ``input_text`` part.
+
+    >>> from nemo_gym_video import text_part
+    >>> text_part("Which colour?")
+    {'type': 'input_text', 'text': 'Which colour?'}
+    """
     return {"type": "input_text", "text": text}
 
 
 def image_part(url: str) -> dict[str, Any]:
-    """An ``input_image`` part for one still."""
+    """An ``input_image`` part for one still.
+
+    >>> from nemo_gym_video import image_part
+    >>> image_part("media/1.png")
+    {'type': 'input_image', 'image_url': 'media/1.png', 'detail': 'auto'}
+    """
     return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def video_part(url: str) -> dict[str, Any]:
-    """An ``input_video`` part for a clip or a cached-frame manifest."""
+    """An ``input_video`` part for a clip or a cached-frame manifest.
+
+    >>> from nemo_gym_video import video_part
+    >>> video_part("media/cat.mp4")
+    {'type': 'input_video', 'video_url': 'media/cat.mp4'}
+    """
     return {"type": "input_video", "video_url": url}
 
 
@@ -201,7 +221,13 @@ def content_parts(item: object) -> tuple[str, Sequence[Any]]:
 
 
 def iter_media_parts(conversation: str | Sequence[Any], *, where: Where | None = None) -> Iterator[MediaPart]:
-    """Every typed media part in prompt order. Raises ``RowError`` for a malformed one."""
+    """Every typed media part in prompt order. Raises ``RowError`` for a malformed one.
+
+    >>> from nemo_gym_video import image_part, iter_media_parts, text_part
+    >>> message = {"role": "user", "content": [text_part("Which colour?"), image_part("media/1.png")]}
+    >>> [(part.kind, part.url, part.part) for part in iter_media_parts([message])]
+    [('image', 'media/1.png', 1)]
+    """
     for message_index, item in enumerate(as_messages(conversation)):
         role, parts = content_parts(item)
         for part_index, part in enumerate(parts):
@@ -235,6 +261,12 @@ def group_media(parts: Sequence[MediaPart] | Iterator[MediaPart]) -> tuple[Media
     """Join neighbouring tagged frames of one source in one message to one video; everything else stands alone.
 
     Frames are neighbours when no other *media* part stands between them; text between them (labels) is fine.
+
+    >>> from nemo_gym_video import group_media, image_part, iter_media_parts
+    >>> tags = {"_is_video_frame": True, "_video_source": "cat.mp4"}
+    >>> frames = [image_part(f"{number}.png") | tags for number in range(3)]
+    >>> [group.kind for group in group_media(iter_media_parts([{"role": "user", "content": frames}]))]
+    ['video']
     """
     groups: list[list[MediaPart]] = []
     for part in parts:

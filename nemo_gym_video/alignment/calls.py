@@ -349,6 +349,16 @@ def align_calls(
 
     Raises:
         AlignmentError: token ids are no flat integers, or nobody says which are media tokens.
+
+    >>> from nemo_gym_video import RowContract, align_calls
+    >>> from nemo_gym_video.alignment.calls import ModelCall
+    >>> contract = RowContract.from_json({
+    ...     "version": 1, "mode": "images", "media_token_ids": [18],
+    ...     "items": [{"kind": "image", "size": [64, 64], "regions": [{"run_lengths": [3]}]}],
+    ... })
+    >>> call = ModelCall(prompt_token_ids=[1, 18, 18, 18, 2], generation_token_ids=[7])
+    >>> align_calls(contract, [call]).regions[0].spans
+    ((1, 4),)
     """
     aligner = Aligner(contract, media_token_ids=media_token_ids, ids_required=ids_required)
     for place, call in enumerate(calls):

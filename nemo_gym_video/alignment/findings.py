@@ -107,6 +107,12 @@ class Finding:
     tokens; for ``prefix_changed`` positions, for ``runs_ambiguous`` runs, for ``contract_mismatch`` items.
     ``setting`` names the processor setting that explains it, when one does. ``masks_sample``: training on the
     sample would be wrong; as ``FINDINGS`` says unless given.
+
+    >>> from nemo_gym_video import Finding
+    >>> lost = Finding(kind="run_missing", message="picture 0 has no placeholders", turn=0, item=0, region=None,
+    ...                expected=256, found=0)
+    >>> lost.masks_sample
+    True
     """
 
     kind: FindingKind
@@ -183,7 +189,12 @@ class AlignedRegion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """Regions in token order and findings, of one model call or of a rollout."""
+    """Regions in token order and findings, of one model call or of a rollout.
+
+    >>> from nemo_gym_video import Alignment
+    >>> Alignment().trustworthy
+    True
+    """
 
     regions: tuple[AlignedRegion, ...] = ()
     findings: tuple[Finding, ...] = ()

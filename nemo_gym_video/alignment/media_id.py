@@ -32,6 +32,12 @@ class MediaRef:
     """A reference to media as the messages give it, without opening it.
 
     ``urls`` holds one URL or path, or one a tagged frame. ``source`` is what a person would call it.
+
+    >>> from nemo_gym_video import MediaRef
+    >>> MediaRef("image", ("data:image/png;base64,iVBORw0KGgo=",)).media_id[:19]
+    'sha256:4c4b6a3be131'
+    >>> MediaRef("video", ("clips/cat.mp4",)).media_id.startswith("ref:sha256:")
+    True
     """
 
     __slots__ = ("_media_id", "kind", "source", "tagged", "urls")

@@ -37,6 +37,13 @@ class Occurrence:
     when only the tokens say so, and ``None`` when nobody says. ``spans`` stay empty when the runs of the media
     are not known. ``frames`` is the frame count of a video where the messages or the contract tell it.
     ``frame_indices`` and ``fps`` come from the contract.
+
+    >>> from nemo_gym_video import MediaRef, Occurrence
+    >>> from nemo_gym_video.alignment.occurrences import Place
+    >>> place = Place(origin="input", message=0, part=0, role="user")
+    >>> seen = Occurrence(kind="image", ref=MediaRef("image", ("media/cat.png",)), place=place, spans=((1, 4),))
+    >>> seen.source, seen.role, seen.spans
+    ('media/cat.png', 'user', ((1, 4),))
     """
 
     kind: MediaKind
@@ -86,6 +93,12 @@ class Turn:
     ``new_from`` is where the turn's prompt stops repeating tokens of its segment (0 when it starts one).
     ``carried_runs`` are prompt runs of a restarted segment that belong to media of earlier turns.
     ``generated_runs`` are media ids that the model wrote itself, as runs in ``generation_token_ids``.
+
+    >>> from nemo_gym_video import Turn
+    >>> turn = Turn(turn=1, output_item=2, segment=0, new_from=7,
+    ...             prompt_token_ids=[1, 18, 18, 18, 2, 7, 8, 9], generation_token_ids=[7])
+    >>> turn.prompt_token_ids[turn.new_from :]
+    [9]
     """
 
     turn: int
@@ -101,7 +114,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnIndex:
-    """Every turn of a rollout, the media that no turn claimed, what was skipped, and all findings."""
+    """Every turn of a rollout, the media that no turn claimed, what was skipped, and all findings.
+
+    >>> from nemo_gym_video import index_turns
+    >>> index = index_turns({"responses_create_params": {"input": "Hello"}, "response": {"output": []}})
+    >>> type(index).__name__, index.turns, index.unclaimed
+    ('TurnIndex', (), ())
+    """
 
     turns: tuple[Turn, ...]
     unclaimed: tuple[Occurrence, ...]

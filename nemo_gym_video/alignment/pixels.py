@@ -42,7 +42,18 @@ class DecodedFrames:
 
 
 class MediaReader:
-    """Decodes what handles ask for and keeps it, up to ``max_bytes`` of pixels. Safe to share between threads."""
+    """Decodes what handles ask for and keeps it, up to ``max_bytes`` of pixels. Safe to share between threads.
+
+    >>> from nemo_gym_video import MediaReader, MediaRef, MediaSources, SourcePolicy
+    >>> reader = MediaReader(MediaSources(SourcePolicy()))
+    >>> handle = reader.handle(MediaRef("image", ("media/cat.png",)))
+    >>> handle.image()
+    Traceback (most recent call last):
+        ...
+    nemo_gym_video.errors.MediaSourceError: ...
+    >>> reader.kept_bytes
+    0
+    """
 
     def __init__(self, sources: MediaSources, *, max_bytes: int = 1 << 30) -> None:
         """``sources`` decides what may be opened; with ``max_bytes=0`` nothing is kept."""

@@ -56,6 +56,22 @@ def index_turns(
     Raises:
         RowError: the rollout has not the shape that Gym writes.
         ContractError: the contract is malformed.
+
+    >>> from nemo_gym_video import index_turns
+    >>> rollout = {
+    ...     "responses_create_params": {
+    ...         "input": [{"role": "user", "content": [{"type": "input_image", "image_url": "media/cat.png"}]}]
+    ...     },
+    ...     "response": {
+    ...         "output": [
+    ...             {"type": "message", "role": "assistant", "content": [],
+    ...              "prompt_token_ids": [1, 18, 18, 18, 2], "generation_token_ids": [7, 8]}
+    ...         ]
+    ...     },
+    ... }
+    >>> index = index_turns(rollout, media_token_ids=[18])
+    >>> [(one.source, one.spans) for one in index.turns[0].media]
+    [('media/cat.png', ((1, 4),))]
     """
     if not isinstance(rollout, Mapping):
         raise RowError("rollout is no object", got=rollout, where=where)

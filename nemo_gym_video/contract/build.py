@@ -76,6 +76,16 @@ def build_contract(
         RowError: the row breaks a rule (with message and part), or its media does not fit the context.
         MediaSourceError: the policy refuses a reference.
         MediaDecodeError: media is broken or over a limit.
+
+    >>> from nemo_gym_video import MediaSources, SourcePolicy, build_contract
+    >>> pixel = (
+    ...     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNg"
+    ...     "YPhfDwAChAGAfP5WmQAAAABJRU5ErkJggg=="
+    ... )
+    >>> messages = [{"role": "user", "content": [{"type": "input_image", "image_url": pixel}]}]
+    >>> contract = build_contract(messages, sources=MediaSources(SourcePolicy()))
+    >>> contract.mode, contract.items[0].size
+    ('images', (1, 1))
     """
     groups = checked_groups(
         row_input,
@@ -130,6 +140,11 @@ def contract_of_row(
     Raises:
         ContractError: the carried contract is malformed, or belongs to other messages, or names another mode.
         RowError: as ``build_contract``.
+
+    >>> from nemo_gym_video import MediaSources, SourcePolicy, contract_of_row
+    >>> row = {"responses_create_params": {"input": "Hello"}}
+    >>> contract_of_row(row, sources=MediaSources(SourcePolicy())) is None
+    True
     """
     parameters = row.get("responses_create_params")
     if not isinstance(parameters, Mapping) or "input" not in parameters:

@@ -27,6 +27,11 @@ class RowContract:
 
     ``media_token_ids`` are the ids that stand for features in expanded token space; empty where only the
     checkpoint's tokenizer knows them.
+
+    >>> from nemo_gym_video import RowContract
+    >>> contract = RowContract.from_json({"version": 1, "mode": "none", "media_token_ids": [18], "items": []})
+    >>> contract.mode, contract.total, contract.media_token_ids
+    ('none', 0, (18,))
     """
 
     mode: MediaMode

@@ -35,6 +35,12 @@ class SourcePolicy:
 
     The network is off unless ``allow_hosts`` names hosts (``"media.example.org"``, exact, no wildcards); then
     ``media/network.py`` may fetch from them over https. ``timeout_s`` bounds one whole fetch.
+
+    >>> from pathlib import Path
+    >>> from nemo_gym_video import SourcePolicy
+    >>> policy = SourcePolicy(roots=(Path("media"),))
+    >>> policy.allow_hosts
+    ()
     """
 
     roots: tuple[Path, ...] = ()

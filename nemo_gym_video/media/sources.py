@@ -68,7 +68,13 @@ class MediaBlob:
 
 
 class MediaSources:
-    """Opens media references under one policy. Safe to share between threads."""
+    """Opens media references under one policy. Safe to share between threads.
+
+    >>> from nemo_gym_video import MediaSources, SourcePolicy
+    >>> blob = MediaSources(SourcePolicy()).open("data:image/gif;base64,R0lGODlhAQABAAAAACw=", kind="image")
+    >>> blob.media_type, blob.size_bytes
+    ('image/gif', 14)
+    """
 
     def __init__(self, policy: SourcePolicy) -> None:
         """Resolve the roots once; a root that is no folder is a ``MediaSourceError``."""

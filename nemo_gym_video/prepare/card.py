@@ -36,7 +36,7 @@ def data_card(report: Mapping[str, Any], *, published_licence: str | None) -> st
     job = report["job"]
     settings = job["settings"]
     synthetic = settings["dataset"] == "synthetic"
-    title = _TITLES[job["source"]] + (" (synthetic)" if synthetic else "")
+    title = _TITLES.get(job["source"], f"{job['source']} rows") + (" (synthetic)" if synthetic else "")
     licence = job.get("licence") or (_SYNTHETIC_LICENCE if synthetic else published_licence) or _UNKNOWN_LICENCE
     lines = [f"# {title}", "", "Prepared by nemo-gym-video.", ""]
     lines += ["## Licence", "", licence, ""]

@@ -18,6 +18,11 @@ def count_request(settings: ProcessorSettings, request: CountRequest) -> Request
 
     Raises:
         RowError: an item has a size or frame count that the processor refuses, or a request field is out of range.
+
+    >>> from nemo_gym_video import CountRequest, MediaSize, count_request, load_settings
+    >>> request = CountRequest(items=(MediaSize("video", 1920, 1080, frames=64),), max_model_len=16384)
+    >>> count_request(load_settings("nemotron_omni"), request).total
+    8064
     """
     _check_request(request)
     items = settings.count_items(request)

@@ -44,6 +44,11 @@ def load_settings(
     Raises:
         ProcessorSettingsError: no such preset or folder, or a key or value that does not fit (naming the key, the
             nearest known one, and the file).
+
+    >>> from nemo_gym_video import load_settings
+    >>> settings = load_settings("nemotron_omni", overrides={"video": {"maintain_aspect_ratio": False}})
+    >>> settings.family
+    'nemotron_omni'
     """
     return read_settings(name_or_path, overrides=overrides, family=family).settings
 

@@ -15,6 +15,10 @@ class MediaSize:
 
     ``width`` and ``height`` are the displayed size in pixels; ``frames`` is the number of sampled frames that
     reach the processor (1 for an image).
+
+    >>> from nemo_gym_video import MediaSize
+    >>> MediaSize("video", 1920, 1080, frames=64).frames
+    64
     """
 
     kind: MediaKind
@@ -30,6 +34,10 @@ class CountRequest:
     ``text_tokens`` is the number of text tokens the engine's processor counts (0 on vLLM's served paths);
     ``processor_cache`` says whether the engine keeps processed items, so that earlier counts may be reused;
     ``pruning_rate`` is the engine's EVS rate (0 = off).
+
+    >>> from nemo_gym_video import CountRequest, MediaSize
+    >>> CountRequest(items=(MediaSize("image", 640, 480),), max_model_len=32768).text_tokens
+    0
     """
 
     items: tuple[MediaSize, ...]

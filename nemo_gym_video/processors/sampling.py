@@ -87,6 +87,10 @@ def sample_frames(
     Raises:
         RowError: an unknown convention, a number out of range, or a request the loader itself refuses.
         ProcessorSettingsError: a number of frames beside a rate, for a Qwen convention.
+
+    >>> from nemo_gym_video import sample_frames
+    >>> sample_frames("vllm", total=100, fps=25.0, num_frames=4).indices
+    (0, 33, 66, 99)
     """
     sampler = CONVENTIONS.get(convention) if isinstance(convention, str) else None
     if sampler is None:

@@ -15,6 +15,11 @@ class Observation:
     ``parts`` are the typed content parts of the user message that carries it (empty when the episode is done);
     ``tool_outputs`` are (call id, text) pairs, one for every function call of the turn, in call order. ``done``
     ends the episode and ``reason`` says why in one word. ``info`` holds numbers for the rollout's record.
+
+    >>> from nemo_gym_video import Observation, image_part, text_part
+    >>> shown = Observation(parts=(text_part("Picture 2."), image_part("media/2.png")))
+    >>> shown.done, [part["type"] for part in shown.parts]
+    (False, ['input_text', 'input_image'])
     """
 
     parts: tuple[dict[str, Any], ...] = ()

@@ -36,7 +36,14 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class TaskSettings(BaseModel):
-    """What a server block may set of a task; a task that can be configured subclasses it as ``Settings``."""
+    """What a server block may set of a task; a task that can be configured subclasses it as ``Settings``.
+
+    >>> from nemo_gym_video import TaskSettings
+    >>> class Limits(TaskSettings):
+    ...     max_turns: int = 8
+    >>> Limits(max_turns=4).max_turns
+    4
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,6 +55,11 @@ class Score:
     ``reward`` is what the policy gets, 0 to 1 unless the task says otherwise. ``reason`` is one groupable word and
     ``explanation`` a sentence for a person. ``parts`` are named components that sum to ``reward``; ``details`` are
     further JSON fields of the result. ``failure`` says why a sample is no measurement: it is masked then.
+
+    >>> from nemo_gym_video import Score
+    >>> score = Score(0.5, reason="half", parts={"right": 1.0, "cost": -0.5})
+    >>> sum(score.parts.values()) == score.reward
+    True
     """
 
     reward: float
@@ -89,9 +101,13 @@ class Score:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model put out: a text, or the output items of one turn or of a whole episode.
+    r"""What a model put out: a text, or the output items of one turn or of a whole episode.
 
     ``episode`` is the state that the server kept of a multi-turn episode; None where there was none.
+
+    >>> from nemo_gym_video import Answer
+    >>> Answer("<think>A or B?</think> It is \\boxed{B}.").boxed
+    'B'
     """
 
     output: Output
@@ -140,6 +156,17 @@ class Episode(ABC):
 
     ``state`` is everything that changes while the episode runs: a small JSON value (what was asked, what was
     shown). An episode that is made anew for the same row and given the state goes on where the other stopped.
+
+    >>> from nemo_gym_video import Answer, Episode, Observation, text_part
+    >>> class Twice(Episode):
+    ...     def step(self, answer):
+    ...         self.state["asked"] = self.state.get("asked", 0) + 1
+    ...         if self.state["asked"] == 2:
+    ...             return Observation(done=True, reason="asked_twice")
+    ...         return Observation(parts=(text_part("Are you sure?"),))
+    >>> episode = Twice()
+    >>> [episode.step(Answer("B")).done for turn in range(2)]
+    [False, True]
     """
 
     def __init__(self) -> None:
@@ -159,7 +186,7 @@ class Episode(ABC):
 
 
 class Task[RowT]:
-    """A kind of row: its model, its score, and optionally blind answers and episodes.
+    r"""A kind of row: its model, its score, and optionally blind answers and episodes.
 
     A subclass names its row model as the type argument. ``name`` is what configurations and results call it, and
     ``aliases`` are other words for it on the command line. Rows are told apart by ``required``: the fields that a
@@ -169,6 +196,16 @@ class Task[RowT]:
     compare (majority@k), ``subset_key`` the row field that splits the rows, ``means`` result fields to average.
     ``blind_teaches_nothing`` says that a row which a blind answer solves is worth listing: not so for a choice
     between options, where one of the letters is always right.
+
+    >>> from pydantic import BaseModel
+    >>> from nemo_gym_video import Answer, Score, Task
+    >>> class Row(BaseModel):
+    ...     expected: int
+    >>> class Count(Task[Row]):
+    ...     def score(self, row, answer):
+    ...         return Score(float(answer.boxed == str(row.expected)))
+    >>> Count.name, Count().score(Row(expected=3), Answer("There are \\boxed{3}.")).reward
+    ('count', 1.0)
     """
 
     name: ClassVar[str] = ""

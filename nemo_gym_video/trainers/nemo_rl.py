@@ -121,7 +121,24 @@ def nemo_rl_turns(
     processor: ProcessorSettings | str | None = None,
     where: Where | None = None,
 ) -> NemoRlRollout:
-    """Index a rollout for NeMo RL. Arguments and errors are those of ``index_turns``; opens nothing."""
+    """Index a rollout for NeMo RL. Arguments and errors are those of ``index_turns``; opens nothing.
+
+    >>> from nemo_gym_video import nemo_rl_turns
+    >>> rollout = {
+    ...     "responses_create_params": {
+    ...         "input": [{"role": "user", "content": [{"type": "input_image", "image_url": "media/cat.png"}]}]
+    ...     },
+    ...     "response": {
+    ...         "output": [
+    ...             {"type": "message", "role": "assistant", "content": [],
+    ...              "prompt_token_ids": [1, 18, 18, 2], "generation_token_ids": [7]}
+    ...         ]
+    ...     },
+    ... }
+    >>> (turn,) = nemo_rl_turns(rollout, media_token_ids=[18]).turns
+    >>> turn.feature_mask.tolist()
+    [False, True, True, False, False]
+    """
     index = index_turns(
         rollout, media_token_ids=media_token_ids, contract=contract, processor=processor, where=where
     )

@@ -13,9 +13,7 @@ import typer
 from nemo_gym_video.cli import COMMANDS, build_app
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/*/README.md")]
-)
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/*/README.md")])
 PAGES = [page for page in PAGES if ".venv" not in page.parts and not page.parent.parent.is_symlink()]
 
 LINK = re.compile(r"\]\(([^)#\s]+)\)")
@@ -33,7 +31,7 @@ def shown_commands(page: Path) -> list[list[str]]:
     for block in BLOCK.findall(page.read_text("utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             for part in re.split(r"\||&&|;", line.removeprefix("$ ")):
-                words = shlex.split(part, comments=True, posix=True) if part.count('"') % 2 == 0 else []
+                words = shlex.split(part, comments=True) if part.strip().startswith("gym-video") else []
                 if words and words[0] == "gym-video":
                     shown.append(words[1:])
     return shown

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house, checked on the tree itself."""
+"""The folders that Gym finds by path, and what every source file begins with."""
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -11,73 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "nemo_gym_video"
-
-# From the ground up; a floor imports only from below or from itself.
-FLOORS = (
-    "errors",
-    "validation",
-    "messages",
-    "media",
-    "processors",
-    "contract",
-    "alignment",
-    "tasks",
-    "prepare",
-    "trainers",
-    "report",
-    "servers",
-    "launch",
-    "baseline",
-    "commands",
-    "cli",
-)
-SERVER_PACKAGES = {"fastapi", "nemo_gym"}
-
-
-def _floor(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
-
-
-def _imports(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            if node.module == "nemo_gym_video":
-                found.update(f"nemo_gym_video.{alias.name}" for alias in node.names)
-            else:
-                found.add(node.module)
-    return found
-
-
-def _modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
-
-
-def upward_imports(floor: str, imports: set[str]) -> list[str]:
-    """Those of ``imports`` that stand above ``floor``."""
-    names = {name.split(".")[1] for name in imports if name.startswith("nemo_gym_video.")}
-    return sorted(name for name in names if FLOORS.index(name) > FLOORS.index(floor))
-
-
-@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path: Path) -> None:
-    assert _floor(path) in FLOORS
-    assert upward_imports(_floor(path), _imports(path)) == []
-
-
-def test_an_upward_import_is_seen() -> None:
-    assert upward_imports("media", {"nemo_gym_video.alignment.runs", "numpy"}) == ["alignment"]
-
-
-@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_the_top_floors_know_the_servers(path: Path) -> None:
-    if _floor(path) in ("servers", "launch", "commands", "cli"):
-        return
-    assert {name.split(".")[0] for name in _imports(path)} & SERVER_PACKAGES == set()
 
 
 def _tracked(pattern: str) -> list[Path]:

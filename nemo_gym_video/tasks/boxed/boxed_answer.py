@@ -102,10 +102,17 @@ def score_boxed(
     grading_mode: object = None,
     max_chars: int = MAX_ANSWER_CHARS,
 ) -> BoxedResult:
-    """Score ``output`` (text or output items) against a row's fields. Raises for no input.
+    r"""Score ``output`` (text or output items) against a row's fields. Raises for no input.
 
     ``options`` and ``expected_answer`` as in ``boxed_row``; when they are malformed the result is
     ``mask_sample``.
+
+    >>> from nemo_gym_video import score_boxed
+    >>> options = [{"A": "red"}, {"B": "blue"}]
+    >>> score_boxed("It is \\boxed{B}.", options=options, expected_answer="B").reward
+    1.0
+    >>> score_boxed("It is blue.", options=options, expected_answer="B").reason
+    'no_box'
     """
     row = {"options": options, "expected_answer": expected_answer, "grading_mode": grading_mode}
     return score_boxed_row(output, row, max_chars=max_chars)

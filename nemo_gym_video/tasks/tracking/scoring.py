@@ -27,6 +27,21 @@ def score_tracks(
 
     ``absence_score`` is what an absent object answered absent earns (0 to 1, default 1); the row's own wins. A
     malformed row gives a result with ``mask_sample``.
+
+    >>> from nemo_gym_video import score_tracks
+    >>> target = {"frame": 1, "visible": True, "bbox": [100, 100, 300, 300]}
+    >>> row = {
+    ...     "task": "box",
+    ...     "reference_frame": 0,
+    ...     "coordinate_space": "grid1000",
+    ...     "objects": [
+    ...         {"id": 1, "reference_frame": 0, "reference_bbox": [100, 100, 300, 300], "targets": [target]}
+    ...     ],
+    ... }
+    >>> entry = '{"box": 1, "frame": 1, "visible": true, "bbox": [100, 100, 300, 200]}'
+    >>> answer = f'<answer>{{"tracks": [{entry}]}}</answer>'
+    >>> score_tracks(answer, row).reward
+    0.5
     """
     if not isinstance(row, TrackRow):
         try:
