@@ -45,6 +45,10 @@ ERROR_CODES: Mapping[str, Code] = MappingProxyType({
                                  "Take the placeholder out of the text."),
     "row.context": Code("The row's media do not fit the context.",
                         "Sample fewer frames, or raise `max_model_len`."),
+    # Tasks
+    "task.import": Code("A task cannot be found or imported.",
+                        "Name `module:Class`, a file `task.py:Class`, or a registered task."),
+    "task.settings": Code("A task's settings are malformed.", "Use the settings that the task's class declares."),
     # Media: may it be opened?
     "media.source": Code("The source policy refuses a media reference.",
                          "Give a file below `media_roots`, or a base64 data URL."),

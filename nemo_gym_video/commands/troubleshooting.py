@@ -22,6 +22,7 @@ This page is made by `python -m nemo_gym_video.commands.troubleshooting`; do not
 """
 _SECTIONS = {
     "row": "Rows and requests",
+    "task": "Tasks",
     "media": "Media",
     "processor": "Processors",
     "contract": "Contracts",

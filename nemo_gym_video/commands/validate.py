@@ -61,6 +61,7 @@ def validate(
 
 
 def _media_check(file: str, roots: list[Path]) -> MediaCheck:
+    # start-up: PyAV is loaded only when media are to be opened.
     from nemo_gym_video.commands.media_check import MediaCheck
     from nemo_gym_video.media.policy import MediaLimits, SourcePolicy
     from nemo_gym_video.media.sources import MediaSources

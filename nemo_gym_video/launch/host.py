@@ -59,11 +59,11 @@ def preload() -> None:
     import nemo_gym.rollout_collection
     import nemo_gym.rollout_health
     import nemo_gym.token_id_capture.external_capture
-    import nemo_gym.verifier_fixture  # noqa: F401
+    import nemo_gym.verifier_fixture  # start-up: as above  # noqa: F401
 
     # start-up: these import nemo-gym.
     import nemo_gym_video.servers.agent
-    import nemo_gym_video.servers.verifier  # noqa: F401
+    import nemo_gym_video.servers.task_verifier  # start-up: imports nemo-gym  # noqa: F401
 
 
 def merged_config(spec: dict[str, Any]) -> Any:

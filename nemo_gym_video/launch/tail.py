@@ -14,7 +14,7 @@ from nemo_gym_video.launch.inputs import InputRow
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTally:
     """One environment's results so far.
 
     ``rewards`` are those of measured rollouts; ``media_tokens`` the placeholder tokens of each rollout that knows
@@ -42,7 +42,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RunProblem:
     """Why something is no measurement: the row's file and line, a sentence, and the failure's kind."""
 
     place: str
@@ -88,8 +88,8 @@ class Results:
         self._rollouts = LineFollower(output)
         self._failures = LineFollower(output.with_name(output.stem + "_failures.jsonl"))
         self._started = time.monotonic()
-        self.tallies: dict[str, Tally] = {}
-        self.problems: dict[Problem, int] = {}
+        self.tallies: dict[str, RunTally] = {}
+        self.problems: dict[RunProblem, int] = {}
         for item in rows:
             self._tally(item.agent).rows += 1
 
@@ -114,14 +114,14 @@ class Results:
             self._arrived(failure).failed += 1
             self._problem(failure, "_ng_failure_message")
 
-    def _arrived(self, result: Mapping[str, Any]) -> Tally:
+    def _arrived(self, result: Mapping[str, Any]) -> RunTally:
         tally = self._tally(self._rows[result["_ng_task_index"]].agent)
         tally.seconds = time.monotonic() - self._started
         return tally
 
-    def _tally(self, agent: str) -> Tally:
+    def _tally(self, agent: str) -> RunTally:
         name = self._environments[agent]
-        return self.tallies.setdefault(name, Tally(name))
+        return self.tallies.setdefault(name, RunTally(name))
 
     def _problem(self, result: Mapping[str, Any], field_name: str) -> None:
         index = result["_ng_task_index"]
@@ -135,5 +135,5 @@ class Results:
         if reason.startswith((f"{known}:", f"{known},")):
             head, _, reason = reason.removeprefix(known).partition(": ")
             place += head
-        problem = Problem(place, " ".join(reason.split())[:600], str(result.get("failure_kind") or "unknown"))
+        problem = RunProblem(place, " ".join(reason.split())[:600], str(result.get("failure_kind") or "unknown"))
         self.problems[problem] = self.problems.get(problem, 0) + 1

@@ -26,7 +26,13 @@ from nemo_gym_video.servers.emit import Emission, Emitter
 from nemo_gym_video.servers.evidence import MediaRecord
 from nemo_gym_video.servers.failure import MEDIA_ALIGNMENT, cut_short, failed_row, masked
 from nemo_gym_video.servers.fetch import Fetcher
-from nemo_gym_video.servers.play import EnvironmentFailed, Episode, SingleTurn, observation_items, run_episode
+from nemo_gym_video.servers.play import (
+    EnvironmentFailed,
+    PlayedEpisode,
+    SingleTurn,
+    observation_items,
+    run_episode,
+)
 from nemo_gym_video.tasks.observation import Observation
 
 _PARSE_INLINE_BYTES = 1 << 20
@@ -189,7 +195,7 @@ class Rollouts:
         return ShownMedia(emission, items)
 
     def _admitted(
-        self, observation: Observation, episode: Episode, request: RowRequest, media: MediaRecord
+        self, observation: Observation, episode: PlayedEpisode, request: RowRequest, media: MediaRecord
     ) -> Any:
         """The observation as it goes out, or the word that ends the episode because it does not fit any more."""
         turn = len(episode.calls)
@@ -206,8 +212,8 @@ class Rollouts:
 
     async def _play(
         self, prepared: PreparedRow, seed: list[Any], verifier: VerifierServer, media: MediaRecord, model_path: str
-    ) -> Episode:
-        async def admit(observation: Observation, episode: Episode) -> Observation | str:
+    ) -> PlayedEpisode:
+        async def admit(observation: Observation, episode: PlayedEpisode) -> Observation | str:
             admitted: Observation | str = await self._in_pool(
                 self._admitted, observation, episode, prepared.request, media
             )
@@ -221,7 +227,9 @@ class Rollouts:
             admit=admit,
         )
 
-    async def _verified(self, row: dict[str, Any], episode: Episode, verifier: VerifierServer) -> dict[str, Any]:
+    async def _verified(
+        self, row: dict[str, Any], episode: PlayedEpisode, verifier: VerifierServer
+    ) -> dict[str, Any]:
         if self._config.skip_verification:
             return {"reward": self._config.skip_verification_reward, "verification_skipped": True}
         usage = {"episode": episode.info[-1]} if episode.info else {}
@@ -231,7 +239,7 @@ class Rollouts:
         self,
         row: dict[str, Any],
         result: dict[str, Any],
-        episode: Episode,
+        episode: PlayedEpisode,
         emission: Emission,
         seed: list[Any],
         media: MediaRecord,

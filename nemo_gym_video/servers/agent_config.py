@@ -32,7 +32,7 @@ class MediaLimitSettings(BaseModel):
     max_duration_s: float | None = Field(default=None, gt=0)
 
 
-class VideoSampling(BaseModel):
+class VideoSamplingConfig(BaseModel):
     """How the engine samples a native video; conventions are those of ``gym-video sample``."""
 
     model_config = ConfigDict(extra="forbid")
@@ -141,7 +141,7 @@ class VideoAgentConfig(MediaSettings, BaseResponsesAPIAgentConfig):  # type: ign
     )
     processor_overrides: dict[str, Any] = Field(default_factory=dict)
     max_model_len: int | None = Field(default=None, gt=0, description="The engine's context length in tokens.")
-    video_sampling: VideoSampling = Field(default_factory=VideoSampling)
+    video_sampling: VideoSamplingConfig = Field(default_factory=VideoSamplingConfig)
     multi_turn: bool = Field(
         default=False, description="Whether the verifier server speaks /seed_session, /step and /close_session."
     )

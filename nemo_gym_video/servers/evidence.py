@@ -25,7 +25,7 @@ from nemo_gym_video.errors import AlignmentError
 from nemo_gym_video.messages import MediaMode, is_manifest_url
 from nemo_gym_video.servers.budget import tokens_after
 from nemo_gym_video.servers.emit import Emission, EmittedItem
-from nemo_gym_video.servers.play import Call, Episode
+from nemo_gym_video.servers.play import Call, PlayedEpisode
 
 
 class MediaRecord:
@@ -62,7 +62,7 @@ class MediaRecord:
             self._carried = None
 
     def tokens_after(
-        self, episode: Episode, observation: Sequence[Any], items: Sequence[ContractItem]
+        self, episode: PlayedEpisode, observation: Sequence[Any], items: Sequence[ContractItem]
     ) -> int | None:
         """Tokens of the next prompt if ``observation``, whose media are ``items``, is sent; None when unknown."""
         if self._contract is None or not episode.calls:
@@ -73,7 +73,7 @@ class MediaRecord:
         return tokens_after(call, sent=sent, observation=observation, contract=self._contract,
                             media_tokens=(after or 0) - (before or 0))  # fmt: skip
 
-    def report(self, episode: Episode) -> dict[str, Any]:
+    def report(self, episode: PlayedEpisode) -> dict[str, Any]:
         """The result's media fields; sets ``untrusted`` to the reason why it must not be trained on, if any."""
         self._drop_unseen(len(episode.calls))
         alignment = self._align(episode.calls)

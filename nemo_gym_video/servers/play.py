@@ -73,7 +73,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Episode:
+class PlayedEpisode:
     """What happened: the request's messages, the output items in order, the calls, and why it ended.
 
     ``reason`` is one word, ``completed`` when the environment said it is done; ``failure`` what ended it early.
@@ -100,8 +100,8 @@ async def run_episode(
     model: Model,
     environment: Environment,
     max_turns: int | None = None,
-    admit: Callable[[Observation, Episode], Awaitable[Observation | str]] | None = None,
-) -> Episode:
+    admit: Callable[[Observation, PlayedEpisode], Awaitable[Observation | str]] | None = None,
+) -> PlayedEpisode:
     """Drive one episode to its end.
 
     ``admit`` gets each observation that is about to be sent and returns it as it goes out (media resolved), or a
@@ -112,7 +112,7 @@ async def run_episode(
         ModelCallFailed: the first call failed.
         EnvironmentFailed: a step failed.
     """
-    episode = Episode(messages=list(messages))
+    episode = PlayedEpisode(messages=list(messages))
     while True:
         try:
             call = await _call(model, episode)
@@ -150,7 +150,7 @@ async def run_episode(
         episode.output.extend(observation_items(observation))
 
 
-async def _call(model: Model, episode: Episode) -> Call:
+async def _call(model: Model, episode: PlayedEpisode) -> Call:
     conversation = [*episode.messages, *episode.output]
     response = await model.respond(conversation)
     outputs: list[dict[str, Any]] = response["output"]

@@ -98,7 +98,7 @@ class StoreWriter:
         return self.store.put(encode_clip(frames, times), suffix=".mp4").path.absolute().as_uri()
 
     def _png(self, frame: Pixels) -> Path:
-        from PIL import Image
+        from PIL import Image  # start-up: scoring workers open no picture
 
         data = io.BytesIO()
         Image.fromarray(frame).save(data, "PNG", compress_level=1)
@@ -139,7 +139,7 @@ def encode_clip(frames: Pixels, times: Sequence[float]) -> bytes:
 
     The last frame lasts as long as the one before it. Sides of odd length keep their size (4:4:4 chroma).
     """
-    import av
+    import av  # start-up: scoring workers open no clip
 
     height, width = frames.shape[1:3]
     ticks = [round((time - times[0]) * _TICKS) for time in times]

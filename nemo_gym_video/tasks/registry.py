@@ -37,6 +37,8 @@ AnyTask = Task[Any]
 class TaskError(NemoGymVideoError):
     """A task cannot be found, imported or configured."""
 
+    code = "task.import"
+
 
 def registered_tasks() -> dict[str, str]:
     """Reference (``module:attribute``) by name of every task that an installed package declares."""
@@ -64,7 +66,9 @@ def load_task(
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         allowed = ", ".join(found.Settings.model_fields) or "no settings"
-        raise TaskError(f"task {reference} refuses its settings: {problems}", allowed=allowed) from error
+        raise TaskError(
+            f"task {reference} refuses its settings: {problems}", code="task.settings", allowed=allowed
+        ) from error
 
 
 def task_class(reference: str, *, folders: Sequence[Path] = ()) -> type[AnyTask]:
@@ -112,7 +116,7 @@ def task_of_row(
         return best[0]
     listed = "; ".join(f"{task.name} ({', '.join(sorted(task.required))})" for task in best or tasks)
     problem = "row fits more than one task: name one" if best else "row fits no registered task by its fields"
-    raise RowError(problem, got=sorted(raw)[:10], allowed=listed, where=where)
+    raise RowError(problem, code="row.unknown_task", got=sorted(raw)[:10], allowed=listed, where=where)
 
 
 @cache

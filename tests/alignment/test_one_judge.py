@@ -22,7 +22,7 @@ from nemo_gym_video.messages import MediaKind
 from nemo_gym_video.processors.presets import load_settings
 from nemo_gym_video.servers.emit import Emission, EmittedItem
 from nemo_gym_video.servers.evidence import MediaRecord
-from nemo_gym_video.servers.play import Call, Episode
+from nemo_gym_video.servers.play import Call, PlayedEpisode
 from nemo_gym_video.trainers.nemo_rl import nemo_rl_turns
 
 FAMILIES = ("nemotron_omni", "qwen2_5_vl", "qwen3_vl", "internvl", "gemma4")
@@ -115,7 +115,7 @@ class Scene:
                  generation_token_ids=tuple(self.generated[turn]))
             for turn in range(2)
         ]  # fmt: skip
-        told = record.report(Episode(messages=[], calls=calls))
+        told = record.report(PlayedEpisode(messages=[], calls=calls))
         return record, dict(json.loads(json.dumps(told)))
 
     def rollout(self, told: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.processors.presets import load_settings
 from nemo_gym_video.servers.emit import Emitter
 from nemo_gym_video.servers.evidence import MediaRecord
-from nemo_gym_video.servers.play import Call, Episode
+from nemo_gym_video.servers.play import Call, PlayedEpisode
 
 MEDIA = 18
 TEXT = {"type": "input_text", "text": "What happens?"}
@@ -63,7 +63,7 @@ def record(sources: MediaSources, messages: list[Any], *, carried: Any = None, *
 
 
 def report(media: MediaRecord, *calls: Call) -> dict[str, Any]:
-    told = media.report(Episode(messages=[], calls=list(calls)))
+    told = media.report(PlayedEpisode(messages=[], calls=list(calls)))
     return dict(json.loads(json.dumps(told)))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from nemo_gym_video.messages import text_part
 from nemo_gym_video.servers.failure import failure_kind
-from nemo_gym_video.servers.play import EnvironmentFailed, Episode, ModelCallFailed, SingleTurn, run_episode
+from nemo_gym_video.servers.play import EnvironmentFailed, ModelCallFailed, PlayedEpisode, SingleTurn, run_episode
 from nemo_gym_video.tasks.observation import Observation
 
 QUESTION = {"role": "user", "content": "look"}
@@ -53,7 +53,7 @@ MORE = Observation(parts=(text_part("more"),), info={"turn": 1})
 END = Observation(done=True, reason="answered")
 
 
-def play(model: Scripted, environment: Any, **options: Any) -> Episode:
+def play(model: Scripted, environment: Any, **options: Any) -> PlayedEpisode:
     return asyncio.run(run_episode([QUESTION], model=model, environment=environment, **options))
 
 
@@ -92,7 +92,7 @@ def test_the_turn_limit_ends_before_another_observation_is_sent() -> None:
 
 
 def test_an_observation_that_is_not_admitted_is_not_sent() -> None:
-    async def admit(observation: Observation, episode: Episode) -> str:
+    async def admit(observation: Observation, episode: PlayedEpisode) -> str:
         return "token_budget"
 
     model = Scripted([answer("a")])
@@ -102,7 +102,7 @@ def test_an_observation_that_is_not_admitted_is_not_sent() -> None:
 
 
 def test_an_admitted_observation_goes_out_as_it_was_returned() -> None:
-    async def admit(observation: Observation, episode: Episode) -> Observation:
+    async def admit(observation: Observation, episode: PlayedEpisode) -> Observation:
         return Observation(parts=(text_part("resolved"),))
 
     model = Scripted([answer("a"), answer("b")])

@@ -253,7 +253,7 @@ def crop(frame: Pixels, box: tuple[float, float, float, float]) -> Pixels:
 
 def enlarge(frame: Pixels, *, side: int) -> Pixels:
     """Scale [h, w, 3] up so that its longer side has ``side`` pixels; a larger one stays as it is."""
-    from PIL import Image
+    from PIL import Image  # start-up: scoring workers open no picture
 
     height, width = frame.shape[:2]
     factor = side / max(height, width)

@@ -41,7 +41,7 @@ def assign_ids(
 
 
 def _best_pairs(weights: FloatArray) -> list[tuple[int, int]]:
-    from scipy.optimize import linear_sum_assignment
+    from scipy.optimize import linear_sum_assignment  # start-up: only text-referred rows need scipy
 
     rows, columns = weights.shape
     keep = np.arange(columns)

@@ -29,7 +29,7 @@ def answer_schema(task: Task) -> dict[str, Any]:
 @cache
 def answer_validator(task: Task) -> Any:
     """A ``jsonschema`` validator that accepts exactly the answers that the ``strict`` parser accepts."""
-    from jsonschema import Draft202012Validator, ValidationError, validators
+    from jsonschema import Draft202012Validator, ValidationError, validators  # start-up: scoring needs none
 
     def ordered(_: Any, pairs: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
         if isinstance(instance, list):
