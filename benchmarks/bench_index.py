@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.common import Comparison, compare
-from nemo_gym_video.alignment import index_turns
-from nemo_gym_video.messages import iter_media_parts
+from nemo_gym_video import index_turns, iter_media_parts
 
 TURNS, FRAMES_A_TURN, TOKENS_A_FRAME, MEDIA_ID = 16, 4, 256, 18
 

@@ -3,13 +3,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import Body, Depends, HTTPException, Request, Response
+from fastapi import Body, Depends, Request, Response
 from nemo_gym.base_resources_server import AggregateMetrics, AggregateMetricsRequest
 from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from pydantic import PrivateAttr
 
-from nemo_gym_video.errors import NemoGymVideoError
 from nemo_gym_video.servers.agent import Rollouts, read_json_body
 from nemo_gym_video.servers.agent_config import VideoAgentConfig
 from nemo_gym_video.servers.http_answers import json_answer, proxied_aggregate_metrics
@@ -32,10 +31,7 @@ class VideoAgent(SimpleResponsesAPIAgent):  # type: ignore[misc]
     async def responses(self, request: Request, body: RawBody) -> Response:
         """One model call with the media resolved."""
         path = self.url_path_for_request("/v1/responses", request)
-        try:
-            return json_answer(await self._rollouts.respond(body, model_path=path))
-        except NemoGymVideoError as error:
-            raise HTTPException(422, str(error)) from error
+        return json_answer(await self._rollouts.respond(body, model_path=path))
 
     async def run(self, request: Request, body: RawBody) -> Response:
         """One rollout of one raw row."""

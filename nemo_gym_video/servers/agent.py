@@ -139,11 +139,18 @@ class Rollouts:
             return failed_row(row, error)
 
     async def respond(self, body: dict[str, Any], *, model_path: str) -> dict[str, Any]:
-        """Answer ``/v1/responses``: one model call with media resolved, nothing verified."""
-        request = RowRequest.of({"responses_create_params": body}, Where())
-        emission = await self._in_pool(self._emitter.emit, request.conversation)
-        episode = await run_episode(emission.messages, model=self._model(request, model_path),
-                                    environment=SingleTurn())  # fmt: skip
+        """Answer ``/v1/responses``: one model call with media resolved, nothing verified.
+
+        Raises:
+            HTTPException: 422 in one sentence: the request, its media, or the model call failed.
+        """
+        try:
+            request = RowRequest.of({"responses_create_params": body}, Where())
+            emission = await self._in_pool(self._emitter.emit, request.conversation)
+            episode = await run_episode(emission.messages, model=self._model(request, model_path),
+                                        environment=SingleTurn())  # fmt: skip
+        except NemoGymVideoError as error:
+            raise HTTPException(422, str(error)) from error
         return episode.response()
 
     async def _in_pool[Result](self, work: Callable[..., Result], *args: Any) -> Result:

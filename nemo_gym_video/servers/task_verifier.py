@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -34,7 +34,7 @@ from nemo_gym_video.servers.verifier import (
     scoring_metrics,
 )
 from nemo_gym_video.tasks.episode_media import EpisodeMedia
-from nemo_gym_video.tasks.registry import AnyTask, load_task
+from nemo_gym_video.tasks.registry import AnyTask, load_task, task_of_row
 
 _PATH = "/verify"
 
@@ -162,3 +162,8 @@ class TaskVerifier(ScoringServer):
     def mean_names(self) -> tuple[str, ...]:
         """The task's numbers."""
         return self._task.means
+
+
+async def verify_by_its_task(serve: Callable[..., TaskVerifier], request: ScoringRequest) -> ScoringResponse:
+    """Score a fixture's case with a server of the task that its row belongs to."""
+    return await serve(task=task_of_row(request.row()).name).verify(request)

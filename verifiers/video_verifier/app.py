@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gym resources server of any task: the configuration names one. See ``nemo_gym_video.servers.task_verifier``."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.verifier_fixture import VerifierFixture
 
-from nemo_gym_video.servers.task_verifier import TaskVerifier, VerifierConfig
-from nemo_gym_video.servers.verifier import ScoringRequest, ScoringResponse, nothing_to_seed, offline
-from nemo_gym_video.tasks.registry import task_of_row
-
-
-async def verify_by_its_task(serve: Callable[..., TaskVerifier], request: ScoringRequest) -> ScoringResponse:
-    """Score a fixture's case with a server of the task that its row belongs to."""
-    return await serve(task=task_of_row(request.row()).name).verify(request)
-
+from nemo_gym_video.servers.task_verifier import TaskVerifier, VerifierConfig, verify_by_its_task
+from nemo_gym_video.servers.verifier import ScoringRequest, nothing_to_seed, offline
 
 VERIFIER_FIXTURE = VerifierFixture(
     server_factory=lambda: partial(offline, TaskVerifier, VerifierConfig),
