@@ -370,3 +370,19 @@ def test_messages_say_what_to_do(tmp_path: Path) -> None:
         damage(scene)
         findings, _ = judged(scene, tmp_path)
         assert any(words in finding["message"] for finding in findings)
+
+
+SAVED = sorted((Path(__file__).parents[1] / "fixtures" / "saved_0_1").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("file", SAVED, ids=lambda file: file.stem)
+def test_the_demo_as_real_servers_rolled_it_out_is_clean_for_all(file: Path) -> None:
+    rollouts = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    code, indexed = command("index", str(file), "--check")
+    _, aligned = command("align", "--jsonl", str(file))
+    assert code == 0
+    for rollout, seen, judged_by_align in zip(rollouts, indexed, aligned, strict=True):
+        assert rollout["media_findings"] == []  # what the agent said while it ran
+        assert rollout["media_tokens"] > 0
+        assert seen["findings"] == judged_by_align["findings"] == list(index_turns(rollout).findings) == []
+        assert nemo_rl_turns(rollout).all_findings == ()

@@ -61,7 +61,7 @@ def test_bad_rows_are_named_and_harm_no_other(
     assert "rows.jsonl:2, message 0, part 0: file cannot be opened" in done.stderr
     assert "rows.jsonl:3: not valid JSON" in done.stderr
     assert "rows.jsonl:4: agent is unknown; got 'nobody'; allowed: mcqa_simple_agent" in done.stderr
-    assert "rows.jsonl:5, field 'expected_answer': expected_answer is not one of the options" in done.stderr
+    assert "rows.jsonl:5: field 'expected_answer': expected_answer is not one of the options" in done.stderr
     measured = [one for one in read(output / "rollouts.jsonl") if not one["mask_sample"]]
     assert sorted(one["reward"] for one in measured) == [0.0, 0.0, 1.0, 1.0]
     assert len(read(output / "failures.jsonl")) == 4

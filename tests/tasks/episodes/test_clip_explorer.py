@@ -302,3 +302,22 @@ def test_costs_lower_a_right_answer_and_never_below_zero() -> None:
 
 def test_a_bad_row_is_masked() -> None:
     assert score_exploration(output("\\boxed{B}"), {"options": []}, usage={})["mask_sample"]
+
+
+def test_an_episode_made_anew_goes_on_from_its_state() -> None:
+    first = episode(max_turns=4)
+    first.begin()
+    first.step(Answer(asks({"clip": {"start": 2.0, "end": 2.5}})))
+    second = episode(max_turns=4)
+    second.state = json.loads(json.dumps(first.state))
+    answer = Answer(asks({"frames": {"times": [1.0, 3.0]}}))
+    assert second.step(answer).to_json()["info"] == first.step(answer).to_json()["info"]
+    assert second.state == first.state
+
+
+def test_an_episode_without_the_state_counts_from_the_beginning() -> None:
+    first = episode()
+    first.begin()
+    second = episode()
+    answer = Answer(asks({"clip": {"start": 2.0, "end": 2.5}}))
+    assert second.step(answer).to_json()["info"] != first.step(answer).to_json()["info"]
