@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,14 +17,11 @@ class BlindScores:
 
     rows: int = 0
     total: BlindSum = field(default_factory=BlindSum)
-    letters: Counter[str] = field(default_factory=Counter)
     answered: int = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Score every policy on one row."""
         self.rows += 1
-        if "expected_answer" in row:
-            self.letters[row["expected_answer"]] += 1
         task = task_of_row(row)
         rewards = blind_rewards_of(task, task.read_row(row))
         self.total.add(rewards)

@@ -16,8 +16,7 @@ from nemo_gym_video.media.sources import MediaSources
 from nemo_gym_video.messages import is_manifest_url
 from nemo_gym_video.prepare.outcome import Outcome, Refusal
 from nemo_gym_video.processors.presets import ProcessorSettings, load_settings
-from nemo_gym_video.tasks.boxed.options import check_boxed_row
-from nemo_gym_video.tasks.tracking.track_row import check_track_row
+from nemo_gym_video.tasks.registry import task_of_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +40,13 @@ class RowRules:
             raise PreparationError("a context length needs a processor", where="--max-model-len")
 
 
+def _problems(row: dict[str, Any]) -> list[RowError]:
+    try:
+        return task_of_row(row).row_problems(row)
+    except RowError as error:
+        return [error]
+
+
 def finish(outcome: Outcome, *, rules: RowRules, roots: Sequence[Path], sampling: dict[str, Any]) -> Outcome:
     """The outcome with its row finished; a row whose media the processor cannot take becomes an error.
 
@@ -50,7 +56,7 @@ def finish(outcome: Outcome, *, rules: RowRules, roots: Sequence[Path], sampling
     row = outcome.row
     if row is None:
         return outcome
-    _, problems = check_boxed_row(row) if "expected_answer" in row else check_track_row(row)
+    problems = _problems(row)
     if problems:
         # The verifier would refuse it, so it is no row, whatever made it.
         return Outcome.refused(outcome.input_id, Refusal("malformed", f"the row breaks a rule: {problems[0]}"))

@@ -42,6 +42,12 @@ class TaskError(NemoGymVideoError):
 
 def registered_tasks() -> dict[str, str]:
     """Reference (``module:attribute``) by name of every task that an installed package declares."""
+    return dict(_declared())
+
+
+@cache
+def _declared() -> Mapping[str, str]:
+    # Once a process: reading what is installed takes milliseconds, and every row of a file asks.
     return {**BUILT_IN, **{point.name: point.value for point in entry_points(group=GROUP)}}
 
 

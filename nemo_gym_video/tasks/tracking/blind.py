@@ -78,10 +78,3 @@ def blind_rewards(row: TrackRow, *, absence_score: float = 1.0) -> dict[str, flo
             continue
         rewards[name] = score_entries(constant_entries(row, policy), row, absence_score=score).reward
     return rewards
-
-
-def answered_blind(row: TrackRow, *, limit: float = 1 - 1e-9) -> str | None:
-    """The name of a policy that gets at least ``limit`` on ``row`` without looking: such a row teaches nothing."""
-    rewards = blind_rewards(row)
-    best = max(rewards, key=lambda name: rewards[name])
-    return best if rewards[best] >= limit else None
