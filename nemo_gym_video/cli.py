@@ -110,11 +110,11 @@ def _listed() -> None:
 
 
 def main() -> None:
-    """Run the command line; a known error is one line on stderr and exit code 1, never a traceback."""
+    """Run the command line; a known error is one line on stderr with its code, and exit code 1."""
     try:
         build_app(sys.argv[1] if len(sys.argv) > 1 else None)()
     except NemoGymVideoError as error:
-        print(f"gym-video: {error}", file=sys.stderr)
+        print(f"gym-video: {error} [{error.code}]", file=sys.stderr)
         raise SystemExit(1) from None
     except BrokenPipeError:
         sys.stderr.close()

@@ -11,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nemo_gym_video.cli import COMMANDS, PANELS, build_app
+from nemo_gym_video.cli import COMMANDS, PANELS, build_app, main
+from nemo_gym_video.errors import ERROR_CODES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,3 +57,14 @@ def test_help_imports_no_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-2:] == ["[]", "[]"]
+
+
+def test_an_error_ends_with_its_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["gym-video", "count", "--family", "no_such_family", "--image", "64x64"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr().err.strip()
+    assert stopped.value.code == 1
+    code = said.rpartition("[")[2].removesuffix("]")
+    assert code.startswith("processor.")
+    assert code in ERROR_CODES

@@ -161,7 +161,7 @@ def _run(plan: RunPlan) -> int:
     except KeyboardInterrupt:
         error = "interrupted"
     except ServerStartError as failure:
-        error = str(failure)
+        error = f"{failure} [{failure.code}]"
     seconds["total"] = round(time.monotonic() - started, 2)
     write_record(plan, results, seconds=seconds, error=error)
     if results is not None:
