@@ -16,8 +16,8 @@ _INTRO = """\
 Every error of this package has a code that stays the same from version to version, whatever its message says:
 `error.code` in Python, `failure_code` of a rollout (beside
 [`failure_kind`](rollouts.md#which-samples-not-to-train-on), which groups them), `"code"` of an answer line of a
-command with `--jsonl`, and in brackets at the end of what `gym-video` prints. The message itself says what was wrong,
-what was got, what is allowed, and where.
+command with `--jsonl`, and in brackets at the end of what `gym-video` prints. The message itself says what was
+wrong, what was got, what is allowed, and where.
 
 This page is made by `python -m nemo_gym_video.commands.troubleshooting`; do not edit it by hand.
 """
