@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -52,6 +53,8 @@ def main(
     ] = "{}",
 ) -> None:
     """Serve the classical-vision baseline with vLLM's HTTP surface; prints {"port": N} when ready."""
+    # Asked before anything else: a parent that goes while this process still starts would never be missed.
+    parent = os.getppid()
     if importlib.util.find_spec("cv2") is None:
         raise ProcessorSettingsError("the baseline needs OpenCV", allowed="pip install 'nemo-gym-video[baseline]'")
     import cv2  # extra: baseline
@@ -74,7 +77,12 @@ def main(
         sampling=sampling.value,
         joint_budget=tile_policy is TilePolicy.JOINT,
     )
-    serve(Engine(MediaProcessor(config), model=model, max_model_len=max_model_len), host=host, port=port)
+    serve(
+        Engine(MediaProcessor(config), model=model, max_model_len=max_model_len),
+        host=host,
+        port=port,
+        parent=parent,
+    )
 
 
 def _read_overrides(text: str) -> dict[str, Any]:

@@ -54,17 +54,17 @@ def build_app(engine: Engine, *, workers: int = 2) -> web.Application:
     return app
 
 
-def serve(engine: Engine, *, host: str, port: int) -> None:
-    """Serve until SIGTERM or SIGINT, or until the process that started this one is gone.
+def serve(engine: Engine, *, host: str, port: int, parent: int) -> None:
+    """Serve until SIGTERM or SIGINT, or until ``parent``, the process that started this one, is gone.
 
     Prints ``{"port": N}`` as one line when requests are answered; ``port`` 0 takes a free one.
     """
-    asyncio.run(_serve(build_app(engine), host, port))
+    asyncio.run(_serve(build_app(engine), host, port, parent))
     # Worker threads may still be decoding; nobody waits for their answers any more.
     os._exit(0)
 
 
-async def _serve(app: web.Application, host: str, port: int) -> None:
+async def _serve(app: web.Application, host: str, port: int, parent: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +76,6 @@ async def _serve(app: web.Application, host: str, port: int) -> None:
     server = site._server
     assert isinstance(server, asyncio.Server)
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
-    parent = os.getppid()
     while not stop.is_set() and os.getppid() == parent:
         try:
             await asyncio.wait_for(stop.wait(), _PARENT_POLL_S)
